@@ -1,0 +1,93 @@
+# taperc - see `make help`. Out of tree: build/<variant>/ ; variants: release debug asan coverage clang
+VARIANT ?= release
+CC ?= gcc
+ifeq ($(origin CC),default)
+CC = gcc
+endif
+B := build/$(VARIANT)
+PREFIX ?= /usr/local
+DESTDIR ?=
+PYTHON ?= /usr/bin/python3
+VERSION := 0.1.0
+
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wconversion
+CFLAGS_release  := -O2 -g -DNDEBUG
+CFLAGS_debug    := -O0 -g3
+CFLAGS_asan     := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+CFLAGS_coverage := -O0 -g --coverage
+CFLAGS_clang    := -O1 -g
+ifeq ($(VARIANT),clang)
+CC := clang
+endif
+CFLAGS ?=
+ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -DTAPER_VERSION_TEXT='"$(VERSION)"' -I. -I$(B) -fPIC -fvisibility=hidden $(WARN) $(CFLAGS_$(VARIANT)) $(CFLAGS)
+# generated parsers are not ours to make warning-free
+GEN_CFLAGS := $(ALL_CFLAGS) -Wno-conversion -Wno-sign-conversion -Wno-unused-function -Wno-missing-prototypes -Wno-shadow
+LDFLAGS_asan := -fsanitize=address,undefined
+LDFLAGS_coverage := --coverage
+ALL_LDFLAGS := $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
+
+# one static library per room
+ROOMS := runtime/base compiler/diag compiler/front compiler/ir compiler/analysis compiler/passes compiler/formats \
+         compiler/schedule compiler/emit compiler/driver compiler/cli runtime runtime/text
+srcs = $(sort $(wildcard $(1)/*.c))
+objs = $(patsubst %.c,$(B)/%.o,$(call srcs,$(1)))
+lib  = $(B)/lib$(subst /,_,$(1)).a
+
+.PHONY: all
+all: $(B)/taperc $(B)/libtaper.so
+
+define room_rule
+$(call lib,$(1)): $(call objs,$(1)) $(if $(filter compiler/front,$(1)),$(B)/grammar/tmodel.tab.o $(B)/grammar/tmodel.lex.o) $(if $(filter compiler/emit,$(1)),$(B)/templates/embedded.o)
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	$$(Q)ar rcs $$@ $$^
+endef
+$(foreach r,$(ROOMS),$(eval $(call room_rule,$(r))))
+
+Q := $(if $(V),,@)
+$(B)/%.o: %.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/grammar/tmodel.tab.c $(B)/grammar/tmodel.tab.h &: grammar/tmodel.y
+	@mkdir -p $(B)/grammar
+	$(Q)bison -Werror -Wcounterexamples -o $(B)/grammar/tmodel.tab.c --header=$(B)/grammar/tmodel.tab.h $<
+$(B)/grammar/tmodel.lex.c $(B)/grammar/tmodel.lex.h &: grammar/tmodel.l
+	@mkdir -p $(B)/grammar
+	$(Q)flex --outfile=$(B)/grammar/tmodel.lex.c --header-file=$(B)/grammar/tmodel.lex.h $<
+$(B)/grammar/tmodel.tab.o: $(B)/grammar/tmodel.tab.c $(B)/grammar/tmodel.lex.h
+	$(Q)$(CC) $(GEN_CFLAGS) -MMD -MP -c $< -o $@
+$(B)/grammar/tmodel.lex.o: $(B)/grammar/tmodel.lex.c $(B)/grammar/tmodel.tab.h
+	$(Q)$(CC) $(GEN_CFLAGS) -MMD -MP -c $< -o $@
+$(call objs,compiler/front): | $(B)/grammar/tmodel.tab.h
+
+# templates (and abi.h, which heads every emitted source) are carried inside the compiler
+TEMPLATES := $(sort $(wildcard templates/cpu/*.c templates/cpu/*.h)) runtime/abi/abi.h
+$(B)/templates/embedded.c: $(TEMPLATES) tests/lint/embed.sh
+	@mkdir -p $(@D)
+	$(Q)sh tests/lint/embed.sh $(TEMPLATES) > $@.tmp && mv $@.tmp $@
+$(B)/templates/embedded.o: $(B)/templates/embedded.c
+	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@
+
+RUNTIME_LIBS := $(call lib,runtime) $(call lib,runtime/text) $(call lib,runtime/base)
+COMPILER_LIBS := $(call lib,compiler/driver) $(call lib,compiler/emit) $(call lib,compiler/schedule) $(call lib,compiler/passes) \
+  $(call lib,compiler/analysis) $(call lib,compiler/front) $(call lib,compiler/formats) $(call lib,compiler/ir) $(call lib,compiler/diag)
+
+$(B)/libtaper.so: $(RUNTIME_LIBS)
+	$(Q)$(CC) -shared -o $@ -Wl,-soname,libtaper.so.0 -Wl,--whole-archive $(call lib,runtime) $(call lib,runtime/text) -Wl,--no-whole-archive \
+	  $(call lib,runtime/base) $(ALL_LDFLAGS) -lm -lpthread
+	@ln -sf libtaper.so $(B)/libtaper.so.0
+$(B)/taperc: $(call lib,compiler/cli) $(COMPILER_LIBS) $(RUNTIME_LIBS)
+	$(Q)$(CC) -o $@ -Wl,--start-group $^ -Wl,--end-group $(ALL_LDFLAGS) -ljansson -lm -lpthread -ldl
+
+# unit tests: tests/unit/test_X.c -> build/<variant>/tests/unit/test_X (cmocka), linked with every room but the command line
+UNIT := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/test_*.c)))
+$(B)/tests/unit/%: tests/unit/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group $(ALL_LDFLAGS) -lcmocka -ljansson -lm -lpthread -ldl
+.PHONY: unit
+unit: $(UNIT)
+
+-include $(shell [ -d $(B) ] && find $(B) -name '*.d')
+include tests/tests.mk

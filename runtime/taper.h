@@ -1,0 +1,216 @@
+/*
+ * taper.h - the public interface of libtaper, the runtime of taperc. The only public header.
+ *
+ * The library never exits, never prints and never trusts data: every call that can fail returns a status and fills the error
+ * record that the caller passes (NULL is allowed). Handles are opaque; X_free(NULL) is legal. Plain C99, usable from C++.
+ *
+ * Threads: a taper_model may be shared by any number of threads. A taper_session is used by one thread at a time; sessions of
+ * one model may run in different threads at once (their parallel sections take turns on the model's worker pool).
+ */
+#ifndef TAPER_H
+#define TAPER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TAPER_VERSION_MAJOR 0
+#define TAPER_VERSION_MINOR 1
+#define TAPER_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define TAPER_API __attribute__((visibility("default")))
+#define TAPER_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#else
+#define TAPER_API
+#define TAPER_PRINTF(f, a)
+#endif
+
+typedef enum taper_status {
+  TAPER_OK = 0,
+  TAPER_INVALID = 1,      /* an argument or a file's content is wrong */
+  TAPER_IO = 2,           /* a file cannot be opened, read or written */
+  TAPER_NOMEM = 3,        /* memory ran out; the message names the size */
+  TAPER_UNSUPPORTED = 4,  /* a feature, version or CPU that this build or machine lacks */
+  TAPER_DEVICE = 5,       /* a device failed or is absent */
+  TAPER_CONTEXT_FULL = 6, /* the sequence would grow past the session's context */
+  TAPER_NUMERIC = 7,      /* NaN or Inf logits; the message names the position */
+  TAPER_STOPPED = 8,      /* a callback asked to stop */
+  TAPER_INTERNAL = 9      /* a defect of this library */
+} taper_status;
+
+/* The caller owns it; a call that fails fills it, a call that succeeds leaves it alone. */
+typedef struct taper_error {
+  taper_status status;
+  char message[1000]; /* one line, UTF-8, no newline; names file, place, cause and remedy */
+} taper_error;
+
+/* Memory of handles, caches and packed weights. resize(p, 0) frees; (NULL, n) allocates; alignment is that of malloc.
+   NULL functions mean the C library. Must be thread-safe. */
+typedef struct taper_allocator {
+  void *(*resize)(void *user, void *block, size_t old_size, size_t new_size);
+  void *user;
+} taper_allocator;
+
+typedef enum taper_log_level { TAPER_LOG_INFO = 0, TAPER_LOG_WARNING = 1 } taper_log_level;
+typedef void (*taper_log_fn)(void *user, taper_log_level level, const char *message);
+
+/* "0.1.0" */
+TAPER_API const char *taper_version(void);
+/* A constant word for a status, e.g. "context full". */
+TAPER_API const char *taper_status_name(taper_status status);
+
+/* ---- models ------------------------------------------------------------------------------------------------------- */
+
+typedef struct taper_model taper_model;
+
+typedef struct taper_model_options {
+  size_t size;               /* sizeof(taper_model_options), set by taper_model_options_init */
+  uint32_t threads;          /* workers, this one included; 0: one per online CPU of the affinity mask */
+  uint32_t spin_us;          /* how long a waiting worker spins before it parks; default 50 */
+  const int32_t *cpus;       /* worker i is pinned to cpus[i % cpu_count]; NULL: not pinned */
+  size_t cpu_count;
+  uint32_t chunk_rows;       /* tokens computed side by side in a prefill; 0: 64 */
+  const char *image;         /* "x86-64-v3", "x86-64-v4", "native": use this image; NULL: the best this CPU runs */
+  taper_allocator allocator;
+  taper_log_fn log;
+  void *log_user;
+} taper_model_options;
+
+TAPER_API void taper_model_options_init(taper_model_options *options);
+
+/* Loads the package (.tpack) at `path`: maps it, checks every field and hash, packs the weights for the workers, starts them.
+   Loading a package runs the code in it: see docs/package-format.md on trust. `options` may be NULL. */
+TAPER_API taper_status taper_model_open(const char *path, const taper_model_options *options, taper_model **out,
+                                        taper_error *error);
+/* All sessions of the model must have been freed. */
+TAPER_API void taper_model_free(taper_model *model);
+
+typedef struct taper_model_info {
+  size_t size;
+  const char *name;      /* the strings live as long as the model */
+  const char *device;    /* "cpu" */
+  const char *image;     /* e.g. "x86-64-v4" */
+  const char *tokenizer; /* "bytes" or "none" */
+  uint32_t vocab;        /* ids are 0 .. vocab-1 */
+  uint32_t context;      /* the longest sequence the model was compiled for */
+  uint32_t width;        /* d, floats of one row of the residual stream */
+  uint32_t probes;       /* rows that taper_layer_fn sees for one token: layers + 1; 0: none */
+  uint32_t threads;
+  uint64_t weight_bytes;    /* packed weights */
+  uint64_t bytes_per_token; /* weight bytes that one decode step reads */
+  int32_t end_token;        /* -1: none */
+} taper_model_info;
+
+TAPER_API void taper_model_get_info(const taper_model *model, taper_model_info *out);
+
+/* ---- tokens ------------------------------------------------------------------------------------------------------- */
+
+/* Text -> ids with the model's tokenizer. Writes at most `cap` ids and sets *out_n to the number needed;
+   call with ids = NULL, cap = 0 to learn it. TAPER_UNSUPPORTED where the package has no tokenizer. */
+TAPER_API taper_status taper_tokenize(const taper_model *model, const char *text, size_t bytes, int32_t *ids, size_t cap,
+                                      size_t *out_n, taper_error *error);
+/* ids -> bytes (no terminator), same two-call protocol. */
+TAPER_API taper_status taper_detokenize(const taper_model *model, const int32_t *ids, size_t n, char *text, size_t cap,
+                                        size_t *out_bytes, taper_error *error);
+
+/* ---- sessions: the state of up to max_batch sequences -------------------------------------------------------------- */
+
+typedef struct taper_session taper_session;
+
+typedef struct taper_session_options {
+  size_t size;
+  uint32_t max_batch; /* sequences, 1 .. 8; default 1 */
+  uint32_t context;   /* positions kept a sequence; 0: the model's */
+} taper_session_options;
+
+TAPER_API void taper_session_options_init(taper_session_options *options);
+TAPER_API taper_status taper_session_new(taper_model *model, const taper_session_options *options, taper_session **out,
+                                         taper_error *error);
+TAPER_API void taper_session_free(taper_session *session);
+/* A second session with the same sequences; later calls on either do not touch the other. */
+TAPER_API taper_status taper_session_clone(const taper_session *session, taper_session **out, taper_error *error);
+/* Tokens sequence `seq` holds. */
+TAPER_API uint32_t taper_session_length(const taper_session *session, uint32_t seq);
+TAPER_API uint32_t taper_session_context(const taper_session *session);
+/* Forgets all tokens of `seq` from position `length` on. */
+TAPER_API taper_status taper_session_rewind(taper_session *session, uint32_t seq, uint32_t length, taper_error *error);
+
+/* Appends tokens[0..n) to sequence `seq` and writes the logits after the last one to logits[0..vocab) (NULL: not wanted).
+   All or nothing: an id out of range or a full context changes nothing. */
+TAPER_API taper_status taper_session_append(taper_session *session, uint32_t seq, const int32_t *tokens, size_t n,
+                                            float *logits, taper_error *error);
+
+/* One entry of a ragged batch: as taper_session_append. Each seq at most once a call. */
+typedef struct taper_batch_entry {
+  uint32_t seq;
+  const int32_t *tokens;
+  size_t n;
+  float *logits;
+} taper_batch_entry;
+
+TAPER_API taper_status taper_session_append_batch(taper_session *session, const taper_batch_entry *entries, size_t n,
+                                                  taper_error *error);
+
+/* layer: 0 = the stream that enters block 0, ... probes - 1 = what enters the final norm; row[0..width), scales undone. */
+typedef void (*taper_layer_fn)(void *user, uint32_t layer, size_t position, const float *row);
+
+/* Appends tokens and writes logits for every one of them: logits[n * vocab]. on_layer may be NULL. */
+TAPER_API taper_status taper_session_append_all(taper_session *session, uint32_t seq, const int32_t *tokens, size_t n,
+                                                float *logits, taper_layer_fn on_layer, void *user, taper_error *error);
+
+/* ---- sampling ------------------------------------------------------------------------------------------------------ */
+
+/* Filters act in the order: repeat penalty, top-k, top-p (renormalised), min-p, temperature; at least one id always survives. */
+typedef struct taper_sampling {
+  size_t size;
+  float temperature;    /* 0: the largest logit, lowest id on ties; default 0.8 */
+  uint32_t top_k;       /* 0: off; default 40 */
+  float top_p;          /* 0: best only, 1: off; default 0.95 */
+  float min_p;          /* 0: off; default 0.05 */
+  float repeat_penalty; /* 1: off (default); logits of seen ids are divided (positive) or multiplied (negative) by it */
+  uint32_t repeat_last; /* how many last tokens the penalty sees; default 64 */
+  uint64_t seed;
+} taper_sampling;
+
+TAPER_API void taper_sampling_init(taper_sampling *sampling);
+
+/* Picks an id from logits[0..vocab). history[0..n): the tokens so far (for the penalty); `sequence` and n select the random
+   number (Philox, key = seed). Fails with TAPER_NUMERIC on NaN, TAPER_INVALID on an option out of range. */
+TAPER_API taper_status taper_sample(const taper_sampling *sampling, const float *logits, uint32_t vocab,
+                                    const int32_t *history, size_t n, uint32_t sequence, int32_t *out_id, taper_error *error);
+
+/* ---- generation: append, sample, stream --------------------------------------------------------------------------- */
+
+typedef enum taper_finish {
+  TAPER_FINISH_LENGTH = 0,  /* max_tokens reached */
+  TAPER_FINISH_END = 1,     /* the model's end token */
+  TAPER_FINISH_STOP = 2,    /* a stop string */
+  TAPER_FINISH_CONTEXT = 3, /* the context is full */
+  TAPER_FINISH_CALLBACK = 4 /* on_text or on_token asked to stop */
+} taper_finish;
+
+typedef struct taper_generation {
+  size_t size;
+  taper_sampling sampling;
+  size_t max_tokens;
+  const char *const *stop; /* stop strings, cut exactly; they may span tokens */
+  size_t stop_count;
+  /* Whole UTF-8 characters; invalid bytes pass as they are once they cannot become a character. Nonzero stops. */
+  int (*on_text)(void *user, const char *text, size_t bytes);
+  int (*on_token)(void *user, int32_t id); /* every generated id but the end token. Nonzero stops. */
+  void *user;
+} taper_generation;
+
+TAPER_API void taper_generation_init(taper_generation *generation);
+/* Appends prompt[0..n) (n > 0) to sequence `seq` and generates. A prompt that does not fit the context is refused whole. */
+TAPER_API taper_status taper_generate(taper_session *session, uint32_t seq, const int32_t *prompt, size_t n,
+                                      const taper_generation *generation, taper_finish *out_finish, taper_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
