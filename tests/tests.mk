@@ -1,0 +1,55 @@
+# tests.mk - set-up, tests, lint, demo, install. Included by the Makefile.
+.PHONY: help setup setup-check check check-quick check-long lint demo install uninstall clean format docs
+
+help:
+	@echo 'make                 build/release/taperc and build/release/libtaper.so   (VARIANT=release|debug|asan|coverage|clang)'
+	@echo 'make demo            sets up, builds, and shows the main job on real text (under 4 minutes after the downloads)'
+	@echo 'make check           sets up, builds, runs all tests; last line: N passed, N failed, N skipped'
+	@echo 'make check-quick     the tests to run at each commit (under 2 minutes)'
+	@echo 'make check-long      sanitizers, clang, fuzzing, kills, coverage (up to 60 minutes); summary in docs/check-long.md'
+	@echo 'make lint            clang-format, cppcheck, clang-tidy, include directions, file sizes, generated docs'
+	@echo 'make setup           Debian packages (and, with check, a Python venv for oracles)'
+	@echo 'make install         PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make format          clang-format over all sources'
+	@echo 'make clean           removes build/'
+
+setup:
+	@sh tests/setup.sh build
+setup-check:
+	@sh tests/setup.sh check
+
+# The phases below call make again, so that set-up is complete before anything that uses it is looked at.
+demo: setup
+	@$(MAKE) --no-print-directory -j2 all
+	@sh examples/demo.sh $(B)
+
+check: setup-check
+	@$(MAKE) --no-print-directory -j2 all unit
+	@$(PYTHON) tests/run.py --build $(B)
+check-quick: setup-check
+	@$(MAKE) --no-print-directory -j2 all unit
+	@$(PYTHON) tests/run.py --build $(B) --quick
+check-long: setup-check
+	@$(PYTHON) tests/long.py
+lint: setup-check
+	@sh tests/lint/lint.sh $(B)
+format:
+	@git ls-files '*.c' '*.h' '*.cpp' | grep -v '^templates/' | xargs clang-format-14 -i
+docs:
+	@sh tests/lint/diagnostics_doc.sh > docs/diagnostics.md
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/taperc/examples $(DESTDIR)$(PREFIX)/share/doc/taperc
+	install -m 755 $(B)/taperc $(DESTDIR)$(PREFIX)/bin/taperc
+	install -m 755 $(B)/libtaper.so $(DESTDIR)$(PREFIX)/lib/libtaper.so.$(VERSION)
+	ln -sf libtaper.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libtaper.so.0
+	ln -sf libtaper.so.0 $(DESTDIR)$(PREFIX)/lib/libtaper.so
+	install -m 644 runtime/taper.h $(DESTDIR)$(PREFIX)/include/taper.h
+	install -m 644 examples/*.tmodel examples/*.c examples/*.cpp $(DESTDIR)$(PREFIX)/share/taperc/examples/
+	install -m 644 README.md LICENSE CHANGELOG.md docs/*.md $(DESTDIR)$(PREFIX)/share/doc/taperc/
+	@printf 'prefix=%s\nlibdir=$${prefix}/lib\nincludedir=$${prefix}/include\n\nName: taper\nDescription: runtime of taperc, an ahead-of-time compiler for transformer language models\nVersion: %s\nLibs: -L$${libdir} -ltaper\nLibs.private: -lm -lpthread\nCflags: -I$${includedir}\n' '$(PREFIX)' '$(VERSION)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/taper.pc
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/taperc $(DESTDIR)$(PREFIX)/lib/libtaper.so* $(DESTDIR)$(PREFIX)/include/taper.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/taper.pc
+	rm -rf $(DESTDIR)$(PREFIX)/share/taperc $(DESTDIR)$(PREFIX)/share/doc/taperc
+clean:
+	rm -rf build
