@@ -13,6 +13,7 @@ typedef struct pass_options {
   pass_norms norms;
   pass_fold fold;
   bool untie, split_scale;
+  bool allow_nonfinite;  /* fold weights that hold NaN or Inf */
 } pass_options;
 
 typedef struct pass_context {
@@ -25,6 +26,11 @@ typedef struct pass_context {
 
 /* false: the module cannot be compiled (reported in the sink). */
 typedef bool (*pass_fn)(pass_context *c);
+
+/* Every pass of passes.def: PASS(fold_scale, ...) is the function pass_fold_scale, in fold_scale.c. */
+#define PASS(function, name, use, level, title) bool pass_##function(pass_context *c);
+#include "compiler/passes/passes.def"
+#undef PASS
 
 typedef struct pass_info {
   const char *name;
@@ -46,6 +52,7 @@ typedef struct pass_run_options {
   bool time_passes;      /* a table on `report` */
   const char *print_before, *print_after; /* pass name or "all" */
   text *report;          /* where printed IR and times go */
+  bool *out_bug;         /* may be NULL; set to true when a pass broke the module: the tool's fault (exit 70), not the input's */
 } pass_run_options;
 /* Runs the passes in order. A verifier failure is a compiler bug: the IR before the pass is written to a file, both are named; returns false. */
 bool pass_run(ir_module *m, diag_sink *sink, const pass_options *options, const pass_info *const *passes, size_t n,
