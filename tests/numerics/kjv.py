@@ -1,0 +1,76 @@
+#!/usr/bin/python3
+"""The shipped models against the references of the independent PyTorch program: logits, layer streams, validation loss, greedy ids."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from safetensors.numpy import load_file
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TAPERC = os.path.join(os.path.abspath(sys.argv[1]), "taperc")
+QUICK = bool(os.environ.get("TAPERC_QUICK"))
+
+
+def taperc(*args):
+    p = subprocess.run([TAPERC] + list(args), capture_output=True, text=True)
+    if p.returncode:
+        raise RuntimeError("taperc %s: exit %d: %s" % (" ".join(args), p.returncode, p.stderr.strip()[-400:]))
+    return p.stdout
+
+
+def verdict(ok, name, detail):
+    print("%s %s%s" % ("ok" if ok else "not ok", name, ": " + detail), flush=True)
+
+
+def logits(model, folder, reference, root):
+    tokens = ",".join(map(str, reference["tokens"]))
+    out = os.path.join(root, "logits.safetensors")
+    for extra in [[], ["--norms=kernel"], ["--fold=explicit"], ["--fold=none"], ["-O0"]] + ([["--untie"], ["--split-scale"]] if model == "kjv-all" else []):
+        taperc("logits", folder, "--tokens", tokens, "--layers", "-o", out, *extra)
+        got = load_file(out)
+        error = np.abs(got["logits"] - reference["logits"]).max() / np.abs(reference["logits"]).max()
+        layer = max(np.abs(got[n] - reference[n]).max() / np.abs(reference[n]).max() for n in reference if n.startswith("layers."))
+        verdict(error <= 2e-5 and layer <= 2e-5, "%s logits %s" % (model, " ".join(extra)), "%.2g, layers %.2g" % (error, layer))
+        if QUICK:
+            break
+
+
+def greedy(model, folder, info):
+    gap = info["greedy_top2_gap"]
+    sure = next((i for i, g in enumerate(gap) if g < 1e-3), len(gap))
+    prompt = ",".join(map(str, info["prompt"]))
+    for extra in [["-t", "1"], ["-t", "2"], ["-t", "2", "--norms=kernel"], ["-t", "1", "--fold=none"]]:
+        ids = taperc("run", folder, "--tokens", prompt, "-n", str(len(info["greedy"])), "--temp", "0", "--print-tokens", *extra)
+        ids = [int(i) for i in ids.strip().split(",")]
+        verdict(ids[:sure] == info["greedy"][:sure], "%s greedy %s" % (model, " ".join(extra)), "%d sure ids" % sure)
+
+
+def validation(model, folder, info, reference, root):
+    text = open(os.path.join(ROOT, "examples/data/kjv.txt"), "rb").read()[-206893:][:206849]
+    data = os.path.join(root, "validation.txt")
+    with open(data, "wb") as f:
+        f.write(text)
+    for extra in [[]] if QUICK else [[], ["--fold=explicit"], ["--fold=none"]]:
+        r = json.loads(taperc("eval", folder, "--data", data, "--json", *extra))
+        mean, median = info["val_ce_mean_nats_per_byte"], info["val_ce_median_window"]
+        ok = abs(r["ce"] / mean - 1) < 2e-5 and abs(r["median_window_ce"] / median - 1) < 2e-5 and r["tokens"] == 206848
+        verdict(ok, "%s validation loss %s" % (model, " ".join(extra)), "%.6f (%.6f), median %.6f (%.6f)" % (r["ce"], mean, r["median_window_ce"], median))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as root:
+        for model in ("kjv-all", "kjv-internal", "kjv-ln"):
+            folder = os.path.join(ROOT, "examples/models", model)
+            reference = load_file(os.path.join(folder, "reference.safetensors"))
+            info = json.load(open(os.path.join(folder, "reference.json")))
+            for part in (lambda: logits(model, folder, reference, root), lambda: greedy(model, folder, info), lambda: validation(model, folder, info, reference, root)):
+                try:
+                    part()
+                except RuntimeError as e:
+                    print("not ok %s: %s" % (model, str(e).replace("\n", " | ")))
+
+
+main()
