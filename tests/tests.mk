@@ -53,3 +53,10 @@ uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/share/taperc $(DESTDIR)$(PREFIX)/share/doc/taperc
 clean:
 	rm -rf build
+
+# fuzz targets: libFuzzer, everything but the generated kernels under ASan+UBSan; `make fuzz/fuzz_X`
+fuzz/%: setup-check
+	@$(MAKE) --no-print-directory -s -j2 VARIANT=fuzz CC=clang 'CFLAGS=-O1 -g -fsanitize=fuzzer-no-link,address,undefined' build/fuzz/tests/$*
+build/fuzz/tests/%: tests/fuzz/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
+	@mkdir -p $(@D)
+	@clang $(ALL_CFLAGS) -fsanitize=fuzzer,address,undefined -o build/fuzz/$* $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group -ljansson -lm -lpthread -ldl

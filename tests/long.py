@@ -1,0 +1,92 @@
+#!/usr/bin/python3
+"""make check-long: full suites under ASan+UBSan and clang, fuzzing, kills, coverage. Writes its summary to docs/check-long.md."""
+import datetime
+import glob
+import os
+import re
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FUZZ_SECONDS = int(os.environ.get("TAPERC_FUZZ_SECONDS", "60"))
+rows = []
+
+
+def row(name, ok, detail, start):
+    rows.append((name, "ok" if ok else "FAILED", detail, "%.0f" % (time.time() - start)))
+    print("%-22s %-6s %s (%s s)" % rows[-1], flush=True)
+
+
+def run(command, env=None, seconds=3000):
+    p = subprocess.run(command, cwd=ROOT, env=dict(os.environ, **(env or {})), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds)
+    return p.returncode, p.stdout.decode("utf-8", "replace")
+
+
+def suite(variant, slow, env=None):
+    start = time.time()
+    status, text = run(["make", "-s", "-j2", "VARIANT=" + variant, "all", "unit"])
+    if status:
+        print(text[-4000:])
+        return row("suite " + variant, False, "does not build", start)
+    status, text = run(["/usr/bin/python3", "tests/run.py", "--build", "build/" + variant, "--slow-factor", str(slow)], env)
+    line = (re.findall(r"^\d+ passed.*$", text, re.M) or ["no result"])[-1]
+    if status:
+        print(text[-6000:])
+    row("suite " + variant, status == 0, line, start)
+
+
+def fuzz():
+    for target in sorted(glob.glob(os.path.join(ROOT, "tests/fuzz/fuzz_*.c"))):
+        name, start = os.path.basename(target)[:-2], time.time()
+        status, text = run(["make", "-s", "-j2", "fuzz/" + name])
+        if status:
+            print(text[-3000:])
+            row(name, False, "does not build", start)
+            continue
+        work = os.path.join(ROOT, "build/fuzz", name + ".corpus")
+        os.makedirs(work, exist_ok=True)
+        seeds = os.path.join(ROOT, "tests/fuzz/seeds", name[5:])
+        command = [os.path.join(ROOT, "build/fuzz", name), "-max_total_time=%d" % FUZZ_SECONDS, "-rss_limit_mb=2048", "-timeout=20", "-max_len=65536",
+                   "-artifact_prefix=build/fuzz/", work] + ([seeds] if os.path.isdir(seeds) else [])
+        status, text = run(command)
+        runs = (re.findall(r"Done (\d+) runs", text) or ["?"])[-1]
+        if status:
+            print(text[-3000:])
+        row(name, status == 0, "%s runs, %d s" % (runs, FUZZ_SECONDS), start)
+
+
+def coverage():
+    start = time.time()
+    run(["find", "build/coverage", "-name", "*.gcda", "-delete"])
+    suite("coverage", 4)
+    status, text = run(["gcovr", "-r", ".", "--object-directory", "build/coverage", "-e", "tests/", "-e", "build/", "-e", "examples/", "--gcov-ignore-parse-errors"])
+    total = (re.findall(r"^TOTAL\s+(\d+)\s+(\d+)\s+(\d+%)", text, re.M) or [("?", "?", "?")])[-1]
+    row("coverage", status == 0, "%s of %s lines (%s)" % (total[1], total[0], total[2]), start)
+
+
+def main():
+    begin = time.time()
+    suite("asan", 6, {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"})
+    suite("clang", 3)
+    start = time.time()
+    status, text = run(["/usr/bin/python3", "tests/run.py", "--build", "build/release"], {"LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"})
+    row("suite under de_DE", status == 0, (re.findall(r"^\d+ passed.*$", text, re.M) or ["no result"])[-1], start)
+    start = time.time()
+    status, text = run(["/usr/bin/python3", "tests/fault/kills.py", "build/release"], {"TAPERC_KILLS": "300"})
+    row("kills", status == 0, (text.strip().split("\n") or [""])[-1][:100], start)
+    if status:
+        print(text[-3000:])
+    fuzz()
+    coverage()
+    with open(os.path.join(ROOT, "docs/check-long.md"), "w") as f:
+        cpu = re.search(r"model name\s*: (.*)", open("/proc/cpuinfo").read()).group(1)
+        f.write("# The last `make check-long`\n\n%s, commit %s, %s, %d CPUs, %.0f minutes\n\n| what | result | detail | seconds |\n|---|---|---|---|\n" % (
+            datetime.date.today(), run(["git", "rev-parse", "--short", "HEAD"])[1].strip(), cpu, os.cpu_count(), (time.time() - begin) / 60))
+        f.writelines("| %s | %s | %s | %s |\n" % r for r in rows)
+    bad = [r for r in rows if r[1] != "ok"]
+    print("%d passed, %d failed, 0 skipped" % (len(rows) - len(bad), len(bad)))
+    sys.exit(1 if bad else 0)
+
+
+main()
