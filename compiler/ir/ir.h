@@ -156,9 +156,11 @@ ir_value ir_build(ir_builder *b, ir_opcode op, const ir_value *operands, size_t 
 /* Ops whose type is declared: ARG, CONST, PARAM, GATE. */
 ir_value ir_build_typed(ir_builder *b, ir_opcode op, ir_type type, const ir_attr *attrs, size_t attr_count);
 ir_value ir_build_const(ir_builder *b, ir_type type, const double *values, size_t n); /* inline (n = elements <= 64) or splat (n = 1) */
-/* What ir_build would infer; false and a message ("operand 1: expected f32[64], got f32[32]") where the operands do not fit. */
+/* What ir_build would infer (ops with a declared type: *out is the type to check); false and a message ("operand 1: expected f32[64], got f32[32]") where the operands do not fit. */
 bool ir_infer(const ir_module *m, ir_opcode op, const ir_value *operands, size_t n, const ir_attr *attrs, size_t attr_count,
               ir_type *out, text *message);
+/* Infers v's type again from its operands and stores it (declared types are only checked); false and a message where they do not fit. */
+bool ir_retype(ir_module *m, ir_value v, text *message);
 
 /* ---- changing ---- */
 void ir_replace_uses(ir_module *m, ir_value from, ir_value to);                  /* in all regions */
