@@ -27,6 +27,9 @@ typedef enum diag_code {
   DC_COUNT
 } diag_code;
 
+uint32_t diag_code_number(diag_code code);
+const char *diag_code_title(diag_code code);
+
 typedef struct diag_note_text {
   diag_loc loc;
   const char *message;
@@ -47,10 +50,10 @@ typedef struct diag_sink diag_sink;
 
 diag_sink *diag_sink_new(void);
 void diag_sink_free(diag_sink *sink);
-/* After `limit` errors (default 20) one last "too many errors" is added and the rest are counted only. */
+/* After `limit` errors (default 20; 0: no limit) one last "too many errors" is added and the rest are counted only. */
 void diag_set_limit(diag_sink *sink, size_t limit);
 /* Text for carets; `file` as in diag_loc; the sink keeps a copy. */
-void diag_add_source(diag_sink *sink, const char *file, const char *text, size_t size);
+void diag_add_source(diag_sink *sink, const char *file, const char *source, size_t size);
 /* A copy of `name` that lives as long as the sink. */
 const char *diag_intern(diag_sink *sink, const char *name);
 
@@ -69,7 +72,8 @@ typedef struct diag_render_options {
   bool all_remarks;        /* -v */
   const char *const *rpass, *const *rpass_missed; /* passes whose remarks are shown ("all" shows each), NULL-terminated, may be NULL */
 } diag_render_options;
-/* Renders everything reported since the last call. Errors, warnings and notes always, remarks as asked. */
+/* Renders everything reported since the last call. Errors, warnings and notes always, remarks as asked. A loc without file reads
+   `taperc: error: ...`. Control characters of messages and source lines come out as '?', long lines are cut around the caret. */
 void diag_render(diag_sink *sink, FILE *to, const diag_render_options *options);
 
 #endif
