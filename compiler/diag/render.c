@@ -17,10 +17,13 @@ static uint32_t code_point(const unsigned char *s, size_t n) {
 
 /* Terminals give most characters one cell, East Asian wide ones and emoji two, combining marks none. */
 static size_t cells_of(uint32_t c) {
-  static const struct { uint32_t first, last; size_t cells; } ranges[] = {
-      {0x300, 0x36F, 0},     {0x200B, 0x200F, 0},   {0x20D0, 0x20FF, 0},    {0xFE00, 0xFE0F, 0},    {0x1100, 0x115F, 2},
-      {0x2E80, 0xA4CF, 2},   {0xAC00, 0xD7A3, 2},   {0xF900, 0xFAFF, 2},    {0xFE30, 0xFE6F, 2},    {0xFF00, 0xFF60, 2},
-      {0xFFE0, 0xFFE6, 2},   {0x1F300, 0x1FAFF, 2}, {0x20000, 0x3FFFD, 2},
+  static const struct {
+    uint32_t first, last;
+    size_t cells;
+  } ranges[] = {
+      {0x300, 0x36F, 0},   {0x200B, 0x200F, 0},   {0x20D0, 0x20FF, 0},   {0xFE00, 0xFE0F, 0}, {0x1100, 0x115F, 2},
+      {0x2E80, 0xA4CF, 2}, {0xAC00, 0xD7A3, 2},   {0xF900, 0xFAFF, 2},   {0xFE30, 0xFE6F, 2}, {0xFF00, 0xFF60, 2},
+      {0xFFE0, 0xFFE6, 2}, {0x1F300, 0x1FAFF, 2}, {0x20000, 0x3FFFD, 2},
   };
   for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
     if (c >= ranges[i].first && c <= ranges[i].last) return ranges[i].cells;
@@ -89,16 +92,20 @@ static void put_snippet(text *out, const diag_source *source, diag_loc loc) {
   while (i < n && cells < LINE_CELLS) {
     glyph g = glyph_at(line + i, n - i);
     put_glyph(out, line + i, g);
-    bool here = caret >= i && caret < i + g.bytes, in_range = i > caret && i < stop;
+    bool here = caret >= i && caret<i + g.bytes, in_range = i> caret && i < stop;
     for (size_t k = 0; k < g.cells; k++) {
-      const char *mark = here && k == 0 ? "^" : (here && stop > caret + 1) || in_range ? "~" : line[i] == '\t' ? "\t" : " ";
+      const char *mark = here && k == 0                           ? "^"
+                         : (here && stop > caret + 1) || in_range ? "~"
+                         : line[i] == '\t'                        ? "\t"
+                                                                  : " ";
       text_puts(&marks, mark);
     }
     cells += g.cells, i += g.bytes;
   }
   if (i < n) text_puts(out, "...");
   if (caret == n) text_puts(&marks, "^");
-  while (marks.size > 0 && (marks.data[marks.size - 1] == ' ' || marks.data[marks.size - 1] == '\t')) marks.data[--marks.size] = 0;
+  while (marks.size > 0 && (marks.data[marks.size - 1] == ' ' || marks.data[marks.size - 1] == '\t'))
+    marks.data[--marks.size] = 0;
   text_printf(out, "\n%s\n", marks.data ? marks.data : "");
   text_free(&marks);
 }

@@ -24,14 +24,14 @@ const char *file_error_text(int error_number) {
 }
 
 static taper_status cannot(taper_error *error, const char *path, const char *what, int number) {
-  const char *remedy = number == ENOENT                          ? "check the path"
-                       : number == EACCES || number == EPERM     ? "check its permissions"
-                       : number == EROFS                         ? "choose a folder that can be written"
-                       : number == ENOSPC || number == EDQUOT    ? "free some space or choose another folder"
-                       : number == EMFILE || number == ENFILE    ? "raise the limit of open files"
-                       : number == ENOTDIR || number == EISDIR   ? "name a file"
-                       : number == ENOMEM                        ? "free some memory"
-                                                                 : "check the disk and try again";
+  const char *remedy = number == ENOENT                        ? "check the path"
+                       : number == EACCES || number == EPERM   ? "check its permissions"
+                       : number == EROFS                       ? "choose a folder that can be written"
+                       : number == ENOSPC || number == EDQUOT  ? "free some space or choose another folder"
+                       : number == EMFILE || number == ENFILE  ? "raise the limit of open files"
+                       : number == ENOTDIR || number == EISDIR ? "name a file"
+                       : number == ENOMEM                      ? "free some memory"
+                                                               : "check the disk and try again";
   return TAPER_FAIL(error, TAPER_IO, "%s: cannot %s: %s; %s", path, what, file_error_text(number), remedy);
 }
 
@@ -86,9 +86,11 @@ static taper_status read_all(int fd, const char *path, size_t limit, text *into,
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return cannot(error, path, "read", errno);
     if (n == 0) return TAPER_OK;
-    if ((size_t)n > limit - into->size) return TAPER_FAIL(error, TAPER_INVALID, "%s: larger than %zu bytes; give a smaller file", path, limit);
+    if ((size_t)n > limit - into->size)
+      return TAPER_FAIL(error, TAPER_INVALID, "%s: larger than %zu bytes; give a smaller file", path, limit);
     text_put(into, chunk, (size_t)n);
-    if (into->failed) return TAPER_FAIL(error, TAPER_NOMEM, "%s: no memory after %zu bytes; free some memory", path, into->size);
+    if (into->failed)
+      return TAPER_FAIL(error, TAPER_NOMEM, "%s: no memory after %zu bytes; free some memory", path, into->size);
   }
 }
 
@@ -107,7 +109,8 @@ taper_status file_read(const char *path, size_t limit, char **out_data, size_t *
   if (status == TAPER_OK) status = read_all(fd, standard ? "standard input" : path, limit, &content, error);
   if (!standard) close(fd);
   text_put(&content, "", 0);
-  if (status == TAPER_OK && content.failed) status = TAPER_FAIL(error, TAPER_NOMEM, "%s: no memory; free some memory", path);
+  if (status == TAPER_OK && content.failed)
+    status = TAPER_FAIL(error, TAPER_NOMEM, "%s: no memory; free some memory", path);
   if (status != TAPER_OK) {
     text_free(&content);
     return status;
@@ -138,9 +141,15 @@ static const magic magics[] = {
     {0, 4, "%PDF", "a PDF document", "check the path or download again"},
     {0, 2, "\x1f\x8b", "gzip-compressed data", "unpack it with `gunzip`"},
     {0, 4, "\x28\xb5\x2f\xfd", "Zstandard-compressed data", "unpack it with `unzstd`"},
-    {0, 6, "\xfd" "7zXZ\0", "xz-compressed data", "unpack it with `unxz`"},
+    {0, 6,
+     "\xfd"
+     "7zXZ\0",
+     "xz-compressed data", "unpack it with `unxz`"},
     {0, 3, "BZh", "bzip2-compressed data", "unpack it with `bunzip2`"},
-    {0, 4, "\x7f" "ELF", "an ELF program or library", "check the path"},
+    {0, 4,
+     "\x7f"
+     "ELF",
+     "an ELF program or library", "check the path"},
     {8, 4, "WEBP", "a WebP picture", "check the path or download again"},
     {257, 5, "ustar", "a tar archive", "unpack it with `tar -xf`"},
 };
@@ -207,14 +216,16 @@ taper_status file_writer_open(const char *path, file_writer *out, taper_error *e
   out->path = real ? real : strdup(path);
   out->buffer = malloc(BUFFER);
   text name = {0};
-  if (out->path && !in_place) text_printf(&name, "%s.tmp-%ld-%u", out->path, (long)getpid(), atomic_fetch_add(&counter, 1u));
+  if (out->path && !in_place)
+    text_printf(&name, "%s.tmp-%ld-%u", out->path, (long)getpid(), atomic_fetch_add(&counter, 1u));
   out->temporary = name.failed ? NULL : name.data;
   if (!out->path || !out->buffer || (!in_place && !out->temporary)) {
     if (!out->path) out->path = real = strdup("");
     writer_close(out, true);
     return TAPER_FAIL(error, TAPER_NOMEM, "%s: no memory for a write buffer; free some memory", path);
   }
-  out->fd = in_place ? open(out->path, O_WRONLY | O_CLOEXEC) : open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  out->fd = in_place ? open(out->path, O_WRONLY | O_CLOEXEC)
+                     : open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (out->fd < 0) {
     int number = errno;
     free(out->temporary), out->temporary = NULL; /* not ours if it could not be created */

@@ -5,7 +5,9 @@
 
 enum { WANT_VALUE, WANT_VALUE_OR_CLOSE, WANT_KEY, WANT_KEY_OR_CLOSE, AFTER_VALUE, FAILED };
 
-void json_scan_init(json_scan *scan, const char *s, size_t size) { *scan = (json_scan){.s = s, .size = size, .state = WANT_VALUE}; }
+void json_scan_init(json_scan *scan, const char *s, size_t size) {
+  *scan = (json_scan){.s = s, .size = size, .state = WANT_VALUE};
+}
 
 static json_event fail(json_scan *scan, size_t at, const char *message) {
   if (scan->state != FAILED) scan->error = message, scan->at = at, scan->state = FAILED;
@@ -16,7 +18,10 @@ static int hex4(const char *s) {
   int value = 0;
   for (int i = 0; i < 4; i++) {
     int c = (unsigned char)s[i];
-    int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    int digit = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }
@@ -85,7 +90,10 @@ static json_event scan_number(json_scan *scan) {
 }
 
 static json_event scan_word(json_scan *scan) {
-  static const struct { const char *word; json_kind kind; } words[] = {{"true", JS_TRUE}, {"false", JS_FALSE}, {"null", JS_NULL}};
+  static const struct {
+    const char *word;
+    json_kind kind;
+  } words[] = {{"true", JS_TRUE}, {"false", JS_FALSE}, {"null", JS_NULL}};
   for (size_t k = 0; k < 3; k++) {
     size_t n = strlen(words[k].word);
     if (scan->size - scan->at < n || memcmp(scan->s + scan->at, words[k].word, n) != 0) continue;
@@ -111,7 +119,8 @@ static json_event close_level(json_scan *scan) {
 }
 
 static void skip_space(json_scan *scan) {
-  while (scan->at < scan->size && (scan->s[scan->at] == ' ' || scan->s[scan->at] == '\n' || scan->s[scan->at] == '\r' || scan->s[scan->at] == '\t'))
+  while (scan->at < scan->size && (scan->s[scan->at] == ' ' || scan->s[scan->at] == '\n' || scan->s[scan->at] == '\r' ||
+                                   scan->s[scan->at] == '\t'))
     scan->at++;
 }
 
@@ -137,12 +146,14 @@ json_event json_scan_next(json_scan *scan) {
     if (scan->at == scan->size) return fail(scan, scan->at, "the text ends inside a JSON value");
     bool object = scan->stack[scan->depth - 1] == '{';
     if (scan->s[scan->at] == (object ? '}' : ']')) return close_level(scan);
-    if (scan->s[scan->at] != ',') return fail(scan, scan->at, object ? "a ',' or '}' must stand here" : "a ',' or ']' must stand here");
+    if (scan->s[scan->at] != ',')
+      return fail(scan, scan->at, object ? "a ',' or '}' must stand here" : "a ',' or ']' must stand here");
     scan->at += 1;
     scan->state = object ? WANT_KEY : WANT_VALUE;
     skip_space(scan);
   }
-  if (scan->at == scan->size) return fail(scan, scan->at, scan->size == 0 ? "the text is empty" : "the text ends inside a JSON value");
+  if (scan->at == scan->size)
+    return fail(scan, scan->at, scan->size == 0 ? "the text is empty" : "the text ends inside a JSON value");
   char c = scan->s[scan->at];
   if (scan->state == WANT_KEY_OR_CLOSE && c == '}') return close_level(scan);
   if (scan->state == WANT_VALUE_OR_CLOSE && c == ']') return close_level(scan);

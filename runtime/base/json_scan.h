@@ -1,4 +1,5 @@
-/* json_scan.h - a strict JSON reader (RFC 8259, UTF-8, no recursion, at most JSON_MAX_DEPTH levels) that hands out one event at a time. */
+/* json_scan.h - a strict JSON reader (RFC 8259, UTF-8, no recursion, at most JSON_MAX_DEPTH levels) that hands out one
+ * event at a time. */
 #ifndef TAPER_BASE_JSON_SCAN_H
 #define TAPER_BASE_JSON_SCAN_H
 
@@ -41,7 +42,8 @@ void json_scan_init(json_scan *scan, const char *s, size_t size);
 json_event json_scan_next(json_scan *scan);
 /* After JS_KEY, or where a value stands next: passes over one whole value. False at an error. */
 bool json_scan_skip(json_scan *scan);
-/* Decodes a key or string to out (at least event.length + 1 bytes, zero-terminated); returns its bytes. It may hold NULs (out_has_nul may be NULL). */
+/* Decodes a key or string to out (at least event.length + 1 bytes, zero-terminated); returns its bytes. It may hold
+ * NULs (out_has_nul may be NULL). */
 size_t json_decode(const json_scan *scan, json_event event, char *out, bool *out_has_nul);
 /* The decoded key or string equals `word`. */
 bool json_is(const json_scan *scan, json_event event, const char *word);

@@ -183,7 +183,8 @@ bool number_parse_u64(const char *s, size_t n, uint64_t *out) {
                      : s[i] >= 'a' && s[i] <= 'f' ? (unsigned)(s[i] - 'a' + 10)
                      : s[i] >= 'A' && s[i] <= 'F' ? (unsigned)(s[i] - 'A' + 10)
                                                   : 99;
-    if (digit >= base || __builtin_mul_overflow(value, base, &value) || __builtin_add_overflow(value, (uint64_t)digit, &value))
+    if (digit >= base || __builtin_mul_overflow(value, base, &value) ||
+        __builtin_add_overflow(value, (uint64_t)digit, &value))
       return false;
   }
   *out = value;
