@@ -10,8 +10,8 @@ typedef struct arena {
   size_t used;
 } arena;
 
-/* Zeroed memory, 16-byte aligned, owned by the arena. Never NULL: prints nothing and calls the out-of-memory handler, which by
-   default aborts; compiler only (the runtime allocates through taper_allocator and reports). */
+/* Zeroed memory, 16-byte aligned, owned by the arena. Never NULL: prints nothing and calls the out-of-memory handler,
+   which by default aborts; compiler only (the runtime allocates through taper_allocator and reports). */
 void *arena_alloc(arena *a, size_t bytes);
 void *arena_copy(arena *a, const void *data, size_t bytes);
 char *arena_strdup(arena *a, const char *s);
@@ -22,7 +22,8 @@ void arena_free(arena *a);
 
 /* n elements of `size` bytes; an overflowing product counts as out of memory. */
 void *arena_alloc_array(arena *a, size_t size, size_t n);
-/* Called with the size that could not be had; must not return (the command line prints and exits 3). NULL: abort. Set before threads start. */
+/* Called with the size that could not be had; must not return (the command line prints and exits 3). NULL: abort. Set
+ * before threads start. */
 void arena_on_no_memory(void (*handler)(size_t bytes));
 
 #define ARENA_NEW(a, type) ((type *)arena_alloc((a), sizeof(type)))

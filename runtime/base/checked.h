@@ -6,10 +6,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-static inline bool checked_add_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_add_overflow(a, b, out); }
-static inline bool checked_mul_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
-static inline bool checked_add_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
-static inline bool checked_sub_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_sub_overflow(a, b, out); }
-static inline bool checked_mul_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+#define CHECKED(name, type, builtin)                                                                                   \
+  static inline bool name(type a, type b, type *out) {                                                                 \
+    type result;                                                                                                       \
+    if (builtin(a, b, &result)) return false;                                                                          \
+    *out = result;                                                                                                     \
+    return true;                                                                                                       \
+  }
+CHECKED(checked_add_u64, uint64_t, __builtin_add_overflow)
+CHECKED(checked_mul_u64, uint64_t, __builtin_mul_overflow)
+CHECKED(checked_add_i64, int64_t, __builtin_add_overflow)
+CHECKED(checked_sub_i64, int64_t, __builtin_sub_overflow)
+CHECKED(checked_mul_i64, int64_t, __builtin_mul_overflow)
+#undef CHECKED
 
 #endif

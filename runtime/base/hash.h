@@ -4,7 +4,9 @@
 
 #include <stddef.h>
 
-typedef struct hash128 { char hex[33]; } hash128;
+typedef struct hash128 {
+  char hex[33];
+} hash128;
 hash128 hash_bytes(const void *data, size_t bytes);
 typedef struct hash_stream hash_stream;
 hash_stream *hash_begin(void); /* NULL when memory ran out */

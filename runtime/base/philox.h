@@ -1,13 +1,19 @@
-/* philox.h - Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), the one random number
-   generator of the project: key = seed, counter = (purpose, sequence, position, index). */
+/* philox.h - Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), the one random
+   number generator of the project: key = seed, counter = (purpose, sequence, position, index). */
 #ifndef TAPER_BASE_PHILOX_H
 #define TAPER_BASE_PHILOX_H
 
 #include <stdint.h>
 
-enum { PHILOX_SAMPLE = 1, PHILOX_CHECK = 2, PHILOX_INIT = 3, PHILOX_BENCH = 4 }; /* purposes: a number is never used twice */
+enum {
+  PHILOX_SAMPLE = 1,
+  PHILOX_CHECK = 2,
+  PHILOX_INIT = 3,
+  PHILOX_BENCH = 4
+}; /* purposes: a number is never used twice */
 
-static inline void philox4x32(uint64_t seed, uint32_t purpose, uint32_t sequence, uint32_t position, uint32_t index, uint32_t out[4]) {
+static inline void philox4x32(uint64_t seed, uint32_t purpose, uint32_t sequence, uint32_t position, uint32_t index,
+                              uint32_t out[4]) {
   uint32_t c[4] = {purpose, sequence, position, index}, k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   for (int round = 0; round < 10; round++) {
     uint64_t p0 = 0xD2511F53ull * c[0], p1 = 0xCD9E8D57ull * c[2];

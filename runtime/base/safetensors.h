@@ -1,6 +1,7 @@
 /* safetensors.h - a strict reader and a writer of the safetensors format (header length u64 LE, JSON header, data).
-   Refused: duplicate names, headers over 100,000,000 bytes or beyond the file, unknown keys or dtypes, byte ranges that overlap, leave holes, run
-   backwards or do not match shape x type, anything but an object; each with file, tensor or byte, cause. Time is O(n log n). */
+   Refused: duplicate names, headers over 100,000,000 bytes or beyond the file, unknown keys or dtypes, byte ranges that
+   overlap, leave holes, run backwards or do not match shape x type, anything but an object; each with file, tensor or
+   byte, cause. Time is O(n log n). */
 #ifndef TAPER_BASE_SAFETENSORS_H
 #define TAPER_BASE_SAFETENSORS_H
 
@@ -8,7 +9,21 @@
 
 #define ST_MAX_RANK 8
 #define ST_MAX_HEADER 100000000u
-typedef enum st_dtype { ST_BOOL, ST_U8, ST_I8, ST_I16, ST_U16, ST_F16, ST_BF16, ST_I32, ST_U32, ST_F32, ST_F64, ST_I64, ST_U64 } st_dtype;
+typedef enum st_dtype {
+  ST_BOOL,
+  ST_U8,
+  ST_I8,
+  ST_I16,
+  ST_U16,
+  ST_F16,
+  ST_BF16,
+  ST_I32,
+  ST_U32,
+  ST_F32,
+  ST_F64,
+  ST_I64,
+  ST_U64
+} st_dtype;
 
 const char *st_dtype_name(st_dtype type); /* "F32" */
 size_t st_dtype_size(st_dtype type);
@@ -23,7 +38,9 @@ typedef struct st_tensor {
   const void *data;                 /* in the mapping; may be unaligned */
 } st_tensor;
 
-typedef struct st_pair { const char *key, *value; } st_pair;
+typedef struct st_pair {
+  const char *key, *value;
+} st_pair;
 
 typedef struct st_file {
   char *path;
@@ -36,8 +53,8 @@ typedef struct st_file {
   struct st_private *priv;
 } st_file;
 
-/* Zero *out first. On failure everything is released. Tells a Git LFS pointer, an HTML page, a ZIP or PyTorch pickle, GGUF, an image, a cut-off file (bytes
-   found and expected) by name. */
+/* Zero *out first. On failure everything is released. Tells a Git LFS pointer, an HTML page, a ZIP or PyTorch pickle,
+   GGUF, an image, a cut-off file (bytes found and expected) by name. */
 taper_status st_open(const char *path, st_file *out, taper_error *error);
 /* The same over bytes that the caller keeps until st_close; `name` stands for the path in messages. */
 taper_status st_open_memory(const void *data, size_t size, const char *name, st_file *out, taper_error *error);
@@ -57,9 +74,10 @@ typedef struct st_source {
   const void *data;
 } st_source;
 
-/* Writes atomically (file_writer), tensors in the given order, each aligned to `align` bytes (1, or 64: `__pad.N` U8 tensors and header spaces).
-   Refuses what st_open would refuse: names twice, names that are not UTF-8, too large a header. */
-taper_status st_write(const char *path, const st_source *tensors, size_t count, const st_pair *metadata, size_t metadata_count,
-                      uint32_t align, taper_error *error);
+/* Writes atomically (file_writer), tensors in the given order, each aligned to `align` bytes (1, or 64: `__pad.N` U8
+   tensors and header spaces). Refuses what st_open would refuse: names twice, names that are not UTF-8, too large a
+   header. */
+taper_status st_write(const char *path, const st_source *tensors, size_t count, const st_pair *metadata,
+                      size_t metadata_count, uint32_t align, taper_error *error);
 
 #endif

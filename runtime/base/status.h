@@ -10,10 +10,10 @@ taper_status taper_fail(taper_error *error, taper_status status, const char *for
 taper_status taper_add_context(taper_error *error, taper_status status, const char *format, ...) TAPER_PRINTF(3, 4);
 
 #define TAPER_FAIL(error, status, ...) taper_fail((error), (status), __VA_ARGS__)
-#define TAPER_TRY(call)                            \
-  do {                                             \
-    taper_status taper_try_status_ = (call);       \
-    if (taper_try_status_ != TAPER_OK) return taper_try_status_; \
+#define TAPER_TRY(call)                                                                                                \
+  do {                                                                                                                 \
+    taper_status taper_try_status_ = (call);                                                                           \
+    if (taper_try_status_ != TAPER_OK) return taper_try_status_;                                                       \
   } while (0)
 
 #endif
