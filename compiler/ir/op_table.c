@@ -71,6 +71,7 @@ static void parse_row(op_row *row) {
     row->accepts[key] = true;
     row->required[key] = required;
   }
+  row->accepts[IR_ATTR_GROUP] = true; /* fuse-epilogue puts it on every op */
 }
 
 static void parse_table(void) {
