@@ -29,7 +29,7 @@ INLINE vf v_select(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~ma
 INLINE vf v_load_part(const float *p, uint32_t n, float other) {
   if (n >= VL) return v_load(p);
   vf x = v_splat(other);
-  for (uint32_t i = 0; i < n; i++) x[i] = p[i];
+  for (uint32_t i = 0; i < VL && i < n; i++) x[i] = p[i];
   return x;
 }
 INLINE void v_store_part(float *p, vf x, uint32_t n) {
@@ -37,7 +37,7 @@ INLINE void v_store_part(float *p, vf x, uint32_t n) {
     v_store(p, x);
     return;
   }
-  for (uint32_t i = 0; i < n; i++) p[i] = x[i];
+  for (uint32_t i = 0; i < VL && i < n; i++) p[i] = x[i];
 }
 
 /* Sums in a fixed tree. */

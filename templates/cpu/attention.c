@@ -1,0 +1,78 @@
+#ifndef P_NAME /* alone: one shape, for the compiler and the tests */
+#include "templates/cpu/axis.h"
+#include "templates/cpu/math.h"
+#define P_NAME attention_stage
+#define P_ARGS attention_stage_args
+#define P_GROUP 2
+#define P_KV_HEADS 2
+#define P_KEY_DIM 12
+#define P_VALUE_DIM 12
+#define P_VALUE_PITCH 16
+#define P_SCALE 0.25f
+#define P_WINDOW 0
+#define P_CAPPED 0
+#define P_CAP 0.0f
+#define P_Q_WIDTH 48
+#define P_Q_START 0
+#define P_COMMENT /* y = softmax(scale q K) V */
+#endif
+P_COMMENT
+struct P_ARGS {
+  uint64_t q, y;
+  uint32_t keys, values;
+};
+LOCAL void P_NAME(const taper_ctx *c, const void *args) {
+  const struct P_ARGS *a = args;
+  const uint32_t context = c->context;
+  float *sums = c->scratch, *mix = sums + P_GROUP * TILE, *scores = mix + P_GROUP * P_VALUE_PITCH;
+  for (uint32_t u = c->worker; u < c->rows * P_KV_HEADS; u += c->workers) {
+    const uint32_t r = u / P_KV_HEADS, h = u % P_KV_HEADS, last = (uint32_t)c->pos[r];
+#if P_WINDOW
+    const uint32_t first = last + 1 > P_WINDOW ? last + 1 - P_WINDOW : 0;
+#else
+    const uint32_t first = 0;
+#endif
+    const uint32_t tile = first / TILE, tiles = last / TILE + 1 - tile, base = tile * TILE;
+    const float *keys = c->state[a->keys] + ((size_t)(uint32_t)c->slot[r] * P_KV_HEADS + h) * context * P_KEY_DIM;
+    const float *values = c->state[a->values] + ((size_t)(uint32_t)c->slot[r] * P_KV_HEADS + h) * context * P_VALUE_PITCH;
+    const float *q = buffer_row(c, a->q, P_Q_WIDTH, r) + P_Q_START + h * P_GROUP * P_KEY_DIM;
+    float *y = buffer_row(c, a->y, P_KV_HEADS * P_GROUP * P_VALUE_DIM, r) + h * P_GROUP * P_VALUE_DIM;
+    for (uint32_t g = 0, some; g < P_GROUP; g += some) {
+      const float *x[DOT_ROWS];
+      some = dot_rows(P_GROUP - g);
+      for (uint32_t i = 0; i < some; i++) x[i] = q + (g + i) * P_KEY_DIM;
+      dot(scores + (size_t)g * context, context, x, some, keys + (size_t)base * P_KEY_DIM, P_KEY_DIM, tiles, TILE, P_KEY_DIM * TILE);
+    }
+    for (uint32_t g = 0; g < P_GROUP; g++) {
+      float *s = scores + (size_t)g * context;
+      for (uint32_t i = base; i < first; i++) s[i - base] = -__builtin_inff();
+      for (uint32_t i = last + 1; i < base + tiles * TILE; i++) s[i - base] = -__builtin_inff();
+      vf most = v_splat(-__builtin_inff()), sum = v_splat(0);
+      for (uint32_t i = 0; i < tiles * TILE; i += VL) {
+        vf v = v_load(s + i) * v_splat(P_SCALE);
+#if P_CAPPED
+        v = v_select(v == v_splat(-__builtin_inff()), v, v_softcap(v, P_CAP)); /* what is masked stays out */
+#endif
+        most = v_max(v, most);
+        v_store(s + i, v);
+      }
+      const vf top = v_splat(max_lanes(most));
+      for (uint32_t i = 0; i < tiles * TILE; i += VL) {
+        const vf d = v_load(s + i) - top, e = v_select(d < v_splat(-87.0f), v_splat(0), v_exp(d)); /* no denormals */
+        sum += e;
+        v_store(s + i, e);
+      }
+      sums[g] = 1.0f / sum_lanes(sum);
+    }
+    for (uint32_t g = 0, some; g < P_GROUP; g += some) {
+      const float *x[DOT_ROWS];
+      some = dot_rows(P_GROUP - g);
+      for (uint32_t i = 0; i < some; i++) x[i] = scores + (size_t)(g + i) * context + (first - base);
+      dot(mix + g * P_VALUE_PITCH, P_VALUE_PITCH, x, some, values + (size_t)first * P_VALUE_PITCH, last + 1 - first, P_VALUE_PITCH / TILE,
+          P_VALUE_PITCH, TILE);
+      for (uint32_t i = g; i < g + some; i++)
+        for (uint32_t j = 0; j < P_VALUE_DIM; j += VL)
+          v_store_part(y + i * P_VALUE_DIM + j, v_load(mix + i * P_VALUE_PITCH + j) * v_splat(sums[i]), P_VALUE_DIM - j);
+    }
+  }
+}
