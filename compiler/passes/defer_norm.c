@@ -1,0 +1,88 @@
+/* defer_norm.c - live norms that only linears read (tapernorm.md 5): the gain goes into the readers, the division after their products.
+     rms_norm:   y = (x D_gamma W) / r + b          the bias is not divided
+     layer_norm: y = (x P D_gamma W) / sigma + (b + beta W)
+   The statistic is an op of its own (inv_rms, inv_std), so that it can be computed while the products are. */
+#include "compiler/passes/passes_priv.h"
+
+static const char name[] = "defer-norm";
+
+typedef struct deferral {
+  analysis_constants known;
+  pass_folds folds;
+  struct statistic *statistics; /* those made here: norms of one value share them */
+} deferral;
+
+typedef struct statistic {
+  ir_value x, value;
+  ir_opcode op;
+  double eps;
+  struct statistic *next;
+} statistic;
+
+static ir_value statistic_of(pass_context *c, deferral *d, ir_value norm) {
+  ir_module *m = c->m;
+  bool is_layer = ir_is(m, norm, IR_LAYER_NORM);
+  ir_value x = ir_operand(m, norm, 0);
+  ir_opcode op = is_layer ? IR_INV_STD : IR_INV_RMS;
+  double eps = ir_attr_float(m, norm, IR_ATTR_EPS, is_layer ? PASS_LAYER_EPS : PASS_RMS_EPS);
+  for (statistic *s = d->statistics; s; s = s->next)
+    if (ir_same(s->x, x) && s->op == op && s->eps == eps && ir_region_of(m, s->value).id == ir_region_of(m, norm).id) return s->value;
+  ir_builder b = pass_builder(c, norm);
+  ir_attr attr = {IR_ATTR_EPS, {.f = eps}};
+  statistic *s = ARENA_NEW(&c->scratch, statistic);
+  *s = (statistic){x, ir_build(&b, op, &x, 1, &attr, 1), op, eps, d->statistics};
+  d->statistics = s;
+  return s->value;
+}
+
+static void defer_reader(pass_context *c, ir_value norm, ir_value statistic_value, ir_value linear, pass_fold_reader *out) {
+  ir_module *m = c->m;
+  bool is_layer = ir_is(m, norm, IR_LAYER_NORM);
+  ir_value w = ir_operand(m, linear, 1), b = ir_operand(m, linear, 2);
+  *out = (pass_fold_reader){.old_weight = w};
+  if (is_layer) b = pass_expr_bias(c, linear, b, w, ir_operand(m, norm, 2));
+  w = pass_expr_scale(c, linear, w, ir_operand(m, norm, 1), -1);
+  if (is_layer) w = pass_expr_center(c, linear, w, -1);
+  ir_builder at = pass_builder(c, linear);
+  ir_value product = IR_BUILD(&at, IR_LINEAR, ir_operand(m, norm, 0), w);
+  ir_value scaled = IR_BUILD(&at, IR_ROW_SCALE, product, statistic_value);
+  ir_replace_uses(m, linear, b.id ? IR_BUILD(&at, IR_SHIFT, scaled, b) : scaled);
+  ir_erase(m, linear);
+  out->op = product;
+  out->new_weight = w;
+}
+
+static void visit(pass_context *c, deferral *d, ir_value norm) {
+  analysis_reader *readers;
+  size_t probes, n = analysis_readers(c->m, norm, &c->scratch, &readers, &probes);
+  const char *reason = NULL;
+  ir_value blocker = norm;
+  size_t operands = ir_is(c->m, norm, IR_LAYER_NORM) ? 3 : 2;
+  for (size_t i = 1; i < operands && !reason; i++)
+    if (!analysis_is_constant(&d->known, ir_operand(c->m, norm, i))) reason = "has a gain that is no constant";
+  if (probes && !reason) reason = "is looked at by a probe";
+  for (size_t i = 0; i < n && !reason; i++) {
+    reason = pass_why_not_foldable(c, &d->known, readers[i], c->options->untie);
+    blocker = readers[i].op;
+  }
+  if (n == 0) return;
+  if (reason) {
+    diag_remark(c->sink, name, true, ir_loc_of(c->m, norm), "'%s' stays before its readers: %s %s", pass_label(c, norm), pass_place(c, blocker), reason);
+    return;
+  }
+  ir_value s = statistic_of(c, d, norm);
+  pass_fold_record *record = pass_fold_new(c, &d->folds, norm, n);
+  for (size_t i = 0; i < n; i++) defer_reader(c, norm, s, readers[i].op, &record->readers[record->count++]);
+  ir_erase(c->m, norm);
+  c->changed = true;
+}
+
+bool pass_defer_norm(pass_context *c) {
+  deferral d = {.known = analysis_constants_of(c->m, &c->scratch)};
+  pass_fold_begin(&d.folds, name, ", the division after the products");
+  for (size_t e = 0; e < ir_entry_count(c->m); e++)
+    for (ir_value v = ir_first(c->m, ir_entry_at(c->m, e)); v.id; v = ir_next(c->m, v))
+      if (ir_is(c->m, v, IR_RMS_NORM) || ir_is(c->m, v, IR_LAYER_NORM)) visit(c, &d, v);
+  pass_fold_report(c, &d.folds);
+  return true;
+}
