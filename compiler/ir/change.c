@@ -17,8 +17,10 @@ static void use_link(ir_module *m, ir_use *use, ir_value value, uint32_t user) {
 static void use_unlink(ir_module *m, ir_use *use) {
   if (!use->value.id) return;
   ir_node *def = ir_node_at(m, use->value);
-  if (use->prev) use->prev->next = use->next;
-  else def->uses = use->next;
+  if (use->prev)
+    use->prev->next = use->next;
+  else
+    def->uses = use->next;
   if (use->next) use->next->prev = use->prev;
   def->use_count--;
   use->value = IR_NONE;
@@ -37,10 +39,14 @@ static void op_link(ir_module *m, uint32_t region, uint32_t id, uint32_t before)
   node->region = region;
   node->prev = after;
   node->next = before;
-  if (after) m->nodes[after]->next = id;
-  else r->first = id;
-  if (before) m->nodes[before]->prev = id;
-  else r->last = id;
+  if (after)
+    m->nodes[after]->next = id;
+  else
+    r->first = id;
+  if (before)
+    m->nodes[before]->prev = id;
+  else
+    r->last = id;
   uint64_t low = after ? m->nodes[after]->order : 0;
   uint64_t high = before ? m->nodes[before]->order : low + 2 * IR_ORDER_STEP;
   node->order = low + (high - low) / 2;
@@ -50,14 +56,18 @@ static void op_link(ir_module *m, uint32_t region, uint32_t id, uint32_t before)
 static void op_unlink(ir_module *m, uint32_t id) {
   ir_node *node = m->nodes[id];
   ir_region_data *r = &m->regions[node->region];
-  if (node->prev) m->nodes[node->prev]->next = node->next;
-  else r->first = node->next;
-  if (node->next) m->nodes[node->next]->prev = node->prev;
-  else r->last = node->prev;
+  if (node->prev)
+    m->nodes[node->prev]->next = node->next;
+  else
+    r->first = node->next;
+  if (node->next)
+    m->nodes[node->next]->prev = node->prev;
+  else
+    r->last = node->prev;
 }
 
-ir_value ir_node_add(ir_module *m, ir_region region, ir_value before, ir_opcode op, ir_type type, const ir_value *operands,
-                     size_t n, const ir_attr *attrs, size_t attr_count) {
+ir_value ir_node_add(ir_module *m, ir_region region, ir_value before, ir_opcode op, ir_type type,
+                     const ir_value *operands, size_t n, const ir_attr *attrs, size_t attr_count) {
   if (m->node_count == m->node_cap) {
     ir_node **larger = ARENA_ARRAY(&m->mem, ir_node *, (size_t)m->node_cap * 2);
     memcpy(larger, m->nodes, m->node_count * sizeof *larger);
@@ -91,8 +101,10 @@ void ir_set_operand(ir_module *m, ir_value v, size_t i, ir_value to) {
     node->operands = larger;
     node->operand_cap = node->operand_cap * 2 + 1;
   }
-  if (i == node->operand_count) node->operand_count++;
-  else use_unlink(m, &node->operands[i]);
+  if (i == node->operand_count)
+    node->operand_count++;
+  else
+    use_unlink(m, &node->operands[i]);
   use_link(m, &node->operands[i], to, v.id);
   while (node->operand_count && !node->operands[node->operand_count - 1].value.id) node->operand_count--;
 }

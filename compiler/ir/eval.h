@@ -12,22 +12,25 @@ typedef struct ir_tensor {
 } ir_tensor;
 
 typedef struct ir_eval_args {
-  int64_t batch, time;          /* what B and T are */
-  const int32_t *tokens;        /* [batch, time] */
-  const int32_t *pos, *len;     /* [batch] */
-  ir_tensor *states;            /* the entry's state arguments in order; updated in place; data NULL: starts as zeros, context from the type */
+  int64_t batch, time;   /* what B and T are */
+  const int32_t *tokens; /* [batch, time] */
+  const int32_t *pos,
+      *len;          /* [batch]; NULL: all 0, all `time`. Rows t >= len[b] hold no token: any id is legal there. */
+  ir_tensor *states; /* the entry's state arguments in order; updated in place; data NULL: starts as zeros (malloc, then
+                        the caller's), context from the type. NULL: states of this call alone */
   size_t state_count;
-  const int32_t *targets;       /* [batch, time], losses only */
-  bool round_f32;               /* every op's result is rounded to f32 (a model of a plain f32 program), for tolerances */
+  const int32_t *targets; /* [batch, time], losses only */
+  bool round_f32;         /* every op's result is rounded to f32 (a model of a plain f32 program), for tolerances */
   void (*on_probe)(void *user, const char *name, const ir_tensor *value); /* inverse scale applied */
   void *user;
-  size_t memory_limit;          /* bytes; 0: 8 GiB. Intermediates are freed after their last use. */
+  size_t memory_limit; /* bytes; 0: 8 GiB. Intermediates are freed after their last use. */
 } ir_eval_args;
 
-/* Evaluates an entry; out[i] are the return's operands, data from malloc (ir_tensor_free). Fails on symbolic constants (named), ids out of range,
-   memory over the limit. */
-taper_status ir_eval_entry(const ir_module *m, ir_region entry, const ir_eval_args *args, ir_tensor *out, size_t out_count,
-                           taper_error *error);
+/* Evaluates an entry; out[i] are the return's first out_count operands, data from malloc (ir_tensor_free). A taper norm
+   whose gate is exactly 0 or 1 does not need the constants of its other branch. Fails on symbolic constants (named),
+   ids out of range, memory over the limit. */
+taper_status ir_eval_entry(const ir_module *m, ir_region entry, const ir_eval_args *args, ir_tensor *out,
+                           size_t out_count, taper_error *error);
 /* Evaluates a value of the global region in fp64, unrounded. */
 taper_status ir_eval_global(const ir_module *m, ir_value v, ir_tensor *out, taper_error *error);
 void ir_tensor_free(ir_tensor *t);

@@ -101,20 +101,33 @@ static bool type_is_sane(ir_type t) {
 
 bool infer_finish(infer_ctx *c, ir_type type) {
   if (!type_is_sane(type))
-    return infer_fail(c, "the result would be too large: a dimension is at most %lld, a tensor at most 2^40 elements", (long long)IR_MAX_DIM);
+    return infer_fail(c, "the result would be too large: a dimension is at most %lld, a tensor at most 2^40 elements",
+                      (long long)IR_MAX_DIM);
   *c->out = type;
   return true;
 }
 
 /* What a number may be, whatever the op. */
-static const struct { ir_attr_key key; double least; bool above; const char *text; } attr_ranges[] = {
-    {IR_ATTR_CAP, 0, true, "above 0"},           {IR_ATTR_DIMS, 2, false, "at least 2"},
-    {IR_ATTR_EPS, 0, false, "0 or more"},        {IR_ATTR_GROUP, 0, false, "0 or more"},
-    {IR_ATTR_HEADS, 1, false, "at least 1"},     {IR_ATTR_INDEX, 0, false, "0 or more"},
-    {IR_ATTR_SIZE, 1, false, "at least 1"},      {IR_ATTR_START, 0, false, "0 or more"},
-    {IR_ATTR_THETA, 0, true, "above 0"},         {IR_ATTR_WINDOW, 0, false, "0 or more"},
-    {IR_ATTR_SCALING_FACTOR, 0, true, "above 0"}, {IR_ATTR_SCALING_HIGH, 0, true, "above 0"},
-    {IR_ATTR_SCALING_LOW, 0, true, "above 0"},   {IR_ATTR_SCALING_ORIGINAL, 1, false, "at least 1"},
+static const struct {
+  ir_attr_key key;
+  double least;
+  bool above;
+  const char *text;
+} attr_ranges[] = {
+    {IR_ATTR_CAP, 0, true, "above 0"},
+    {IR_ATTR_DIMS, 2, false, "at least 2"},
+    {IR_ATTR_EPS, 0, false, "0 or more"},
+    {IR_ATTR_GROUP, 0, false, "0 or more"},
+    {IR_ATTR_HEADS, 1, false, "at least 1"},
+    {IR_ATTR_INDEX, 0, false, "0 or more"},
+    {IR_ATTR_SIZE, 1, false, "at least 1"},
+    {IR_ATTR_START, 0, false, "0 or more"},
+    {IR_ATTR_THETA, 0, true, "above 0"},
+    {IR_ATTR_WINDOW, 0, false, "0 or more"},
+    {IR_ATTR_SCALING_FACTOR, 0, true, "above 0"},
+    {IR_ATTR_SCALING_HIGH, 0, true, "above 0"},
+    {IR_ATTR_SCALING_LOW, 0, true, "above 0"},
+    {IR_ATTR_SCALING_ORIGINAL, 1, false, "at least 1"},
     {IR_ATTR_AXIS, -1, false, "-1 or more"},
 };
 
@@ -128,7 +141,8 @@ static bool check_number(infer_ctx *c, const ir_attr *a) {
   if (a->key == IR_ATTR_INTERLEAVED && a->u.i != 0 && a->u.i != 1)
     return infer_fail(c, "attribute '%s': expected 0 or 1, found %lld", name, (long long)a->u.i);
   for (size_t i = 0; i < sizeof attr_ranges / sizeof *attr_ranges; i++) {
-    if (attr_ranges[i].key != a->key || (attr_ranges[i].above ? v > attr_ranges[i].least : v >= attr_ranges[i].least)) continue;
+    if (attr_ranges[i].key != a->key || (attr_ranges[i].above ? v > attr_ranges[i].least : v >= attr_ranges[i].least))
+      continue;
     infer_fail(c, "attribute '%s': expected a number %s, found ", name, attr_ranges[i].text);
     if (c->message) text_put_double(c->message, v);
     return false;
@@ -148,17 +162,20 @@ static bool check_attrs(infer_ctx *c) {
       if (!check_number(c, a)) return false;
       break;
     case IR_KIND_STRING:
-      if (!a->u.s || (a->key == IR_ATTR_NAME && !a->u.s[0])) return infer_fail(c, "attribute '%s' is empty", ir_attr_name(a->key));
+      if (!a->u.s || (a->key == IR_ATTR_NAME && !a->u.s[0]))
+        return infer_fail(c, "attribute '%s' is empty", ir_attr_name(a->key));
       break;
     case IR_KIND_FLOATS:
       if (!a->u.floats.n || a->u.floats.n > IR_MAX_INLINE)
-        return infer_fail(c, "attribute '%s': expected 1 to %d numbers, found %zu", ir_attr_name(a->key), IR_MAX_INLINE, a->u.floats.n);
+        return infer_fail(c, "attribute '%s': expected 1 to %d numbers, found %zu", ir_attr_name(a->key), IR_MAX_INLINE,
+                          a->u.floats.n);
       break;
     }
   }
   for (unsigned key = 0; key < IR_ATTR_COUNT; key++) {
     bool required;
-    if (ir_op_accepts(c->op, (ir_attr_key)key, &required) && required && !ir_attr_in(c->attrs, c->attr_count, (ir_attr_key)key))
+    if (ir_op_accepts(c->op, (ir_attr_key)key, &required) && required &&
+        !ir_attr_in(c->attrs, c->attr_count, (ir_attr_key)key))
       return infer_fail(c, "attribute '%s' is missing", ir_attr_name((ir_attr_key)key));
   }
   return true;
@@ -184,8 +201,8 @@ static bool check_operand_count(infer_ctx *c) {
   return true;
 }
 
-bool ir_infer(const ir_module *m, ir_opcode op, const ir_value *operands, size_t n, const ir_attr *attrs, size_t attr_count,
-              ir_type *out, text *message) {
+bool ir_infer(const ir_module *m, ir_opcode op, const ir_value *operands, size_t n, const ir_attr *attrs,
+              size_t attr_count, ir_type *out, text *message) {
   infer_ctx c = {m, op, operands, n, attrs, attr_count, out, message};
   if (op <= IR_OP_NONE || op >= IR_OP_COUNT) return infer_fail(&c, "no such op");
   return check_operand_count(&c) && check_attrs(&c) && infer_rules[op](&c);
@@ -226,7 +243,8 @@ static bool is_dims(ir_type t, uint32_t rank, int64_t d0, int64_t d1) {
 
 static bool check_arg(infer_ctx *c, ir_type t) {
   if (t.state) {
-    bool good = t.dtype == IR_F32 && t.rank == 4 && t.dim[0] == IR_DIM_B && t.dim[1] > 0 && t.dim[2] > 0 && t.dim[3] > 0;
+    bool good =
+        t.dtype == IR_F32 && t.rank == 4 && t.dim[0] == IR_DIM_B && t.dim[1] > 0 && t.dim[2] > 0 && t.dim[3] > 0;
     return good || infer_fail(c, "a state is f32[B,heads,context,head_dim]");
   }
   if (t.dtype == IR_I32 && (is_dims(t, 1, IR_DIM_B, 0) || is_dims(t, 2, IR_DIM_B, IR_DIM_T))) return true;

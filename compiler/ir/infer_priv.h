@@ -25,10 +25,10 @@ typedef bool (*infer_fn)(infer_ctx *c);
 bool infer_fail(infer_ctx *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool infer_fail_operand(infer_ctx *c, size_t i, const char *expected);
 bool infer_expect(infer_ctx *c, size_t i, ir_dtype dtype, uint32_t rank, const int64_t *dims);
-bool infer_float(infer_ctx *c, size_t i);         /* f32, not a state */
+bool infer_float(infer_ctx *c, size_t i); /* f32, not a state */
 /* Operand 0 is f32, every parameter and gate fits it, operands that are positions are i32[B,T]. */
 bool infer_operands(infer_ctx *c);
-bool infer_finish(infer_ctx *c, ir_type type);    /* sets *out; refuses a type that is too large */
+bool infer_finish(infer_ctx *c, ir_type type); /* sets *out; refuses a type that is too large */
 
 ir_type infer_type(const infer_ctx *c, size_t i);
 static inline bool infer_has(const infer_ctx *c, size_t i) { return i < c->n && c->operands[i].id != 0; }

@@ -15,7 +15,8 @@ bool infer_probe(infer_ctx *c) {
 static bool axis_of(infer_ctx *c, int64_t *out) {
   *out = infer_int(c, IR_ATTR_AXIS, -1);
   if (*out > 0) return infer_fail(c, "attribute 'axis': expected -1 or 0, found %lld", (long long)*out);
-  if (*out == 0 && ir_elements(infer_type(c, 0)) < 0) return infer_fail_operand(c, 0, "a tensor of known shape (axis = 0)");
+  if (*out == 0 && ir_elements(infer_type(c, 0)) < 0)
+    return infer_fail_operand(c, 0, "a tensor of known shape (axis = 0)");
   return true;
 }
 
@@ -67,7 +68,8 @@ bool infer_embed(infer_ctx *c) {
   ir_type ids = infer_type(c, 0);
   if (ids.dtype != IR_I32 || ids.rank != 2 || ids.state) return infer_fail_operand(c, 0, "i32[B,T]");
   ir_type table = infer_type(c, 1);
-  if (table.dtype != IR_F32 || table.rank != 2 || ir_elements(table) < 0) return infer_fail_operand(c, 1, "a matrix f32[rows,d]");
+  if (table.dtype != IR_F32 || table.rank != 2 || ir_elements(table) < 0)
+    return infer_fail_operand(c, 1, "a matrix f32[rows,d]");
   return infer_finish(c, ir_type_make(IR_F32, 3, (int64_t[]){ids.dim[0], ids.dim[1], table.dim[1]}));
 }
 
@@ -91,7 +93,8 @@ bool infer_concat(infer_ctx *c) {
   if (!infer_float(c, 0)) return false;
   ir_type out = infer_type(c, 0);
   int64_t axis = infer_int(c, IR_ATTR_AXIS, -1);
-  if (axis >= (int64_t)out.rank) return infer_fail(c, "attribute 'axis': %lld is beyond rank %u", (long long)axis, out.rank);
+  if (axis >= (int64_t)out.rank)
+    return infer_fail(c, "attribute 'axis': %lld is beyond rank %u", (long long)axis, out.rank);
   uint32_t a = axis < 0 ? out.rank - 1 : (uint32_t)axis;
   if (out.dim[a] < 1) return infer_fail_operand(c, 0, "a tensor whose concatenated dimension is a number");
   for (size_t i = 1; i < c->n; i++) {
@@ -109,8 +112,8 @@ bool infer_slice(infer_ctx *c) {
   ir_type x = infer_type(c, 0);
   int64_t start = infer_int(c, IR_ATTR_START, 0), size = infer_int(c, IR_ATTR_SIZE, 1), d = infer_last(x);
   if (start >= d || size > d - start)
-    return infer_fail(c, "elements %lld to %lld are beyond the last dimension, %lld", (long long)start, (long long)(start + size - 1),
-                      (long long)d);
+    return infer_fail(c, "elements %lld to %lld are beyond the last dimension, %lld", (long long)start,
+                      (long long)(start + size - 1), (long long)d);
   x.dim[x.rank - 1] = size;
   return infer_finish(c, x);
 }
@@ -121,7 +124,8 @@ bool infer_split_heads(infer_ctx *c) {
   int64_t heads = infer_int(c, IR_ATTR_HEADS, 1);
   if (x.rank != 3) return infer_fail_operand(c, 0, "f32[B,T,d]");
   if (x.dim[2] % heads)
-    return infer_fail(c, "attribute 'heads': %lld does not divide the last dimension, %lld", (long long)heads, (long long)x.dim[2]);
+    return infer_fail(c, "attribute 'heads': %lld does not divide the last dimension, %lld", (long long)heads,
+                      (long long)x.dim[2]);
   return infer_finish(c, ir_type_make(IR_F32, 4, (int64_t[]){x.dim[0], x.dim[1], heads, x.dim[2] / heads}));
 }
 

@@ -65,8 +65,8 @@ struct ir_module {
 static inline ir_node *ir_node_at(const ir_module *m, ir_value v) { return m->nodes[v.id]; }
 
 /* Adds a node that was checked already. Operands, attributes and strings are copied. */
-ir_value ir_node_add(ir_module *m, ir_region region, ir_value before, ir_opcode op, ir_type type, const ir_value *operands,
-                     size_t n, const ir_attr *attrs, size_t attr_count);
+ir_value ir_node_add(ir_module *m, ir_region region, ir_value before, ir_opcode op, ir_type type,
+                     const ir_value *operands, size_t n, const ir_attr *attrs, size_t attr_count);
 const char *ir_intern_file(ir_module *m, const char *file);
 /* A place in the .tir text: ir_loc_of gives it, the printer does not write it. */
 void ir_set_hidden_loc(ir_module *m, ir_value v, diag_loc loc);
@@ -76,7 +76,8 @@ void ir_set_type(ir_module *m, ir_value v, ir_type type);
 const ir_attr *ir_attr_in(const ir_attr *attrs, size_t n, ir_attr_key key);
 /* A mistake of the compiler itself: says it on stderr and aborts, in every build. */
 void ir_bug(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
-/* Numbers that the printer gives: [ir_value_limit], 0 for what has none; owned by `scratch`; numbers count from 1 here. */
+/* Numbers that the printer gives: [ir_value_limit], 0 for what has none; owned by `scratch`; numbers count from 1 here.
+ */
 uint32_t *ir_print_numbers(const ir_module *m, arena *scratch);
 /* Rounds to the storage type, and back. */
 double ir_round_to(ir_dtype type, double value);

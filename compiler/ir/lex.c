@@ -61,7 +61,8 @@ static void lex_string(tir_lexer *x, tir_token *t) {
 
 tir_token tir_lex(tir_lexer *x) {
   skip_space(x);
-  tir_token t = {.text = x->at, .line = x->line, .col = (uint32_t)(x->at - x->line_start + 1), .first_on_line = x->fresh_line};
+  tir_token t = {
+      .text = x->at, .line = x->line, .col = (uint32_t)(x->at - x->line_start + 1), .first_on_line = x->fresh_line};
   x->fresh_line = false;
   if (x->at == x->end) return t;
   char c = *x->at;
@@ -100,14 +101,27 @@ char *tir_unquote(arena *mem, const tir_token *token, const char **out_problem) 
   char *out = arena_alloc(mem, token->size), *to = out;
   const char *end = token->text + token->size - 1;
   for (const char *s = token->text + 1; s < end; s++) {
-    if (!*s) { *out_problem = "a string holds a zero byte"; return NULL; }
-    if (*s != '\\') { *to++ = *s; continue; }
+    if (!*s) {
+      *out_problem = "a string holds a zero byte";
+      return NULL;
+    }
+    if (*s != '\\') {
+      *to++ = *s;
+      continue;
+    }
     s++;
     int high = end - s > 2 && *s == 'x' ? hex_digit(s[1]) : -1, low = high >= 0 ? hex_digit(s[2]) : -1;
-    if (*s == 'n' || *s == 't') *to++ = *s == 'n' ? '\n' : '\t';
-    else if (*s == '"' || *s == '\\') *to++ = *s;
-    else if (low >= 0 && high * 16 + low > 0) { *to++ = (char)(high * 16 + low); s += 2; }
-    else { *out_problem = "an escape that is none of \\\" \\\\ \\n \\t \\xHH (not \\x00)"; return NULL; }
+    if (*s == 'n' || *s == 't')
+      *to++ = *s == 'n' ? '\n' : '\t';
+    else if (*s == '"' || *s == '\\')
+      *to++ = *s;
+    else if (low >= 0 && high * 16 + low > 0) {
+      *to++ = (char)(high * 16 + low);
+      s += 2;
+    } else {
+      *out_problem = "an escape that is none of \\\" \\\\ \\n \\t \\xHH (not \\x00)";
+      return NULL;
+    }
   }
   *to = 0;
   return out;

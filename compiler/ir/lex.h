@@ -5,7 +5,13 @@
 #include "compiler/ir/ir_priv.h"
 
 typedef enum tir_kind {
-  TIR_END, TIR_WORD, TIR_VALUE /* %name */, TIR_NUMBER, TIR_STRING, TIR_MARK /* one character */, TIR_BAD
+  TIR_END,
+  TIR_WORD,
+  TIR_VALUE /* %name */,
+  TIR_NUMBER,
+  TIR_STRING,
+  TIR_MARK /* one character */,
+  TIR_BAD
 } tir_kind;
 
 typedef struct tir_token {

@@ -123,8 +123,10 @@ const char *ir_name_of(const ir_module *m, ir_value v) {
 }
 
 void ir_set_name(ir_module *m, ir_value v, const char *name) {
-  if (name && ir_has_attr(m, v, IR_ATTR_NAME)) ir_set_attr(m, v, (ir_attr){IR_ATTR_NAME, {.s = name}});
-  else ir_node_at(m, v)->name = name ? arena_strdup(&m->mem, name) : NULL;
+  if (name && ir_has_attr(m, v, IR_ATTR_NAME))
+    ir_set_attr(m, v, (ir_attr){IR_ATTR_NAME, {.s = name}});
+  else
+    ir_node_at(m, v)->name = name ? arena_strdup(&m->mem, name) : NULL;
 }
 
 /* Few files occur in a module, and the last one most often. */

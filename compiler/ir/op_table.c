@@ -14,18 +14,25 @@ typedef struct op_row {
 
 static op_row op_rows[IR_OP_COUNT] = {
     [IR_OP_NONE] = {.name = "(erased)", .operand_text = "", .attr_text = ""},
-#define OP(id, text, operands, attrs, flags, infer, eval, grad) [IR_##id] = {text, operands, attrs, (unsigned)(flags), NULL, 0, {false}, {false}},
+#define OP(id, text, operands, attrs, flags, infer, eval, grad)                                                        \
+  [IR_##id] = {text, operands, attrs, (unsigned)(flags), NULL, 0, {false}, {false}},
 #include "compiler/ir/op.def"
 #undef OP
 };
 
-static const struct { const char *name; ir_attr_kind kind; } attr_rows[IR_ATTR_COUNT] = {
+static const struct {
+  const char *name;
+  ir_attr_kind kind;
+} attr_rows[IR_ATTR_COUNT] = {
 #define ATTR(id, text, kind) [IR_ATTR_##id] = {text, IR_KIND_##kind},
 #include "compiler/ir/attr.def"
 #undef ATTR
 };
 
-static const struct { const char *name; size_t bytes; } dtype_rows[IR_DTYPE_COUNT] = {
+static const struct {
+  const char *name;
+  size_t bytes;
+} dtype_rows[IR_DTYPE_COUNT] = {
 #define DTYPE(id, text, bytes) [IR_##id] = {text, bytes},
 #include "compiler/ir/dtype.def"
 #undef DTYPE
@@ -42,8 +49,14 @@ static const char *next_word(const char *s, size_t *out_n) {
 }
 
 static void parse_operand(ir_operand_spec *spec, const char *word, size_t n) {
-  if (word[n - 1] == '?') { spec->optional = true; n--; }
-  if (word[n - 1] == '*') { spec->variadic = true; n--; }
+  if (word[n - 1] == '?') {
+    spec->optional = true;
+    n--;
+  }
+  if (word[n - 1] == '*') {
+    spec->variadic = true;
+    n--;
+  }
   const char *colon = memchr(word, ':', n);
   spec->name = arena_strndup(&table_mem, word, colon ? (size_t)(colon - word) : n);
   if (!colon) return;

@@ -55,7 +55,8 @@ bool tir_string(tir_parser *p, const char **out) {
 bool tir_integer(tir_parser *p, int64_t *out) {
   if (p->token.kind != TIR_NUMBER) return tir_expected(p, "an integer");
   if (!number_parse_i64(p->token.text, p->token.size, out))
-    return tir_error(p, DC_IR_SYNTAX, &p->token, "'%.*s' is no integer of 64 bits", (int)(p->token.size < 40 ? p->token.size : 40), p->token.text);
+    return tir_error(p, DC_IR_SYNTAX, &p->token, "'%.*s' is no integer of 64 bits",
+                     (int)(p->token.size < 40 ? p->token.size : 40), p->token.text);
   tir_next(p);
   return true;
 }
@@ -64,7 +65,8 @@ bool tir_double(tir_parser *p, double *out) {
   bool word = tir_is_word(p, "inf") || tir_is_word(p, "nan");
   if (p->token.kind != TIR_NUMBER && !word) return tir_expected(p, "a number");
   if (!number_parse_double(p->token.text, p->token.size, out))
-    return tir_error(p, DC_IR_SYNTAX, &p->token, "'%.*s' is no number", (int)(p->token.size < 40 ? p->token.size : 40), p->token.text);
+    return tir_error(p, DC_IR_SYNTAX, &p->token, "'%.*s' is no number", (int)(p->token.size < 40 ? p->token.size : 40),
+                     p->token.text);
   tir_next(p);
   return true;
 }
@@ -78,7 +80,8 @@ static size_t hash_name(const char *s, size_t n) {
 
 static tir_name *name_slot(const tir_parser *p, const char *s, size_t n) {
   size_t i = hash_name(s, n) & (p->name_cap - 1);
-  while (p->names[i].text && (p->names[i].size != n || memcmp(p->names[i].text, s, n) != 0)) i = (i + 1) & (p->name_cap - 1);
+  while (p->names[i].text && (p->names[i].size != n || memcmp(p->names[i].text, s, n) != 0))
+    i = (i + 1) & (p->name_cap - 1);
   return &p->names[i];
 }
 
@@ -167,7 +170,8 @@ static bool parse_param(tir_parser *p) {
   double value;
   if (!parse_label(p, "the parameter's name", &name) || !tir_expect(p, '=') || !tir_double(p, &value)) return false;
   if (ir_module_param(p->m, name, NULL)) return tir_error(p, DC_IR_SYNTAX, &at, "parameter '%s' is given twice", name);
-  if (ir_module_param_count(p->m) >= TIR_MAX_PARAMS) return tir_error(p, DC_IR_LIMIT, &at, "more than %d parameters", TIR_MAX_PARAMS);
+  if (ir_module_param_count(p->m) >= TIR_MAX_PARAMS)
+    return tir_error(p, DC_IR_LIMIT, &at, "more than %d parameters", TIR_MAX_PARAMS);
   ir_module_set_param(p->m, name, value);
   return true;
 }
@@ -179,7 +183,8 @@ static bool parse_entry(tir_parser *p) {
   const char *name;
   if (!parse_label(p, "the entry's name", &name) || !tir_expect(p, '{')) return false;
   if (ir_entry_find(p->m, name).id) return tir_error(p, DC_IR_SYNTAX, &at, "entry '%s' is given twice", name);
-  if (ir_entry_count(p->m) >= TIR_MAX_ENTRIES) return tir_error(p, DC_IR_LIMIT, &at, "more than %d entries", TIR_MAX_ENTRIES);
+  if (ir_entry_count(p->m) >= TIR_MAX_ENTRIES)
+    return tir_error(p, DC_IR_LIMIT, &at, "more than %d entries", TIR_MAX_ENTRIES);
   p->region = ir_entry_add(p->m, name);
   while (p->token.kind != TIR_END && !tir_is_mark(p, '}') && !too_many_errors(p)) {
     const char *start = p->token.text;
@@ -204,7 +209,9 @@ static bool parse_head(tir_parser *p) {
   tir_next(p);
   at = p->token;
   if (!tir_integer(p, &version)) return false;
-  if (version != 1) return tir_error(p, DC_IR_SYNTAX, &at, "version %lld of .tir text; this compiler reads version 1", (long long)version);
+  if (version != 1)
+    return tir_error(p, DC_IR_SYNTAX, &at, "version %lld of .tir text; this compiler reads version 1",
+                     (long long)version);
   if (!tir_is_word(p, "module")) return tir_expected(p, "'module'");
   tir_next(p);
   at = p->token;
@@ -231,7 +238,8 @@ ir_module *ir_parse(const char *source, size_t size, const char *file, diag_sink
   enum { CARETS_UP_TO = 8 << 20 };
   tir_parser p = {.sink = sink, .file = diag_intern(sink, file)};
   if (size > TIR_MAX_SOURCE) {
-    diag_report(sink, DC_IR_LIMIT, (diag_loc){p.file, 0, 0, 0}, "%zu bytes of .tir text, at most %zu are read", size, TIR_MAX_SOURCE);
+    diag_report(sink, DC_IR_LIMIT, (diag_loc){p.file, 0, 0, 0}, "%zu bytes of .tir text, at most %zu are read", size,
+                TIR_MAX_SOURCE);
     return NULL;
   }
   if (size <= CARETS_UP_TO) diag_add_source(sink, file, source, size);

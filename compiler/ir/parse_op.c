@@ -25,7 +25,8 @@ static bool parse_opcode(tir_parser *p, op_text *o) {
     const char *words[IR_OP_COUNT];
     for (unsigned i = 1; i < IR_OP_COUNT; i++) words[i - 1] = ir_op_name((ir_opcode)i);
     const char *near = tir_nearest(name, words, IR_OP_COUNT - 1);
-    return tir_error(p, DC_IR_UNKNOWN, &p->token, "unknown op '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return tir_error(p, DC_IR_UNKNOWN, &p->token, "unknown op '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                     near ? near : "", near ? "'?" : "");
   }
   tir_next(p);
   return true;
@@ -36,11 +37,14 @@ static bool parse_operands(tir_parser *p, op_text *o) {
   if (p->token.kind != TIR_VALUE) return true;
   for (;;) {
     if (p->token.kind != TIR_VALUE) return tir_expected(p, "a value, '%name',");
-    if (o->operand_count == TIR_MAX_OPERANDS) return tir_error(p, DC_IR_LIMIT, &p->token, "more than %d operands", TIR_MAX_OPERANDS);
+    if (o->operand_count == TIR_MAX_OPERANDS)
+      return tir_error(p, DC_IR_LIMIT, &p->token, "more than %d operands", TIR_MAX_OPERANDS);
     const tir_name *name = tir_find_name(p, &p->token);
     if (!name) {
       int shown = (int)(p->token.size < 60 ? p->token.size : 60);
-      good = tir_error(p, DC_IR_UNKNOWN, &p->token, "undefined value '%.*s'; a value is defined above its use, in the same entry or globally", shown, p->token.text);
+      good = tir_error(p, DC_IR_UNKNOWN, &p->token,
+                       "undefined value '%.*s'; a value is defined above its use, in the same entry or globally", shown,
+                       p->token.text);
     }
     o->poisoned |= name && !name->value.id;
     p->operands[o->operand_count++] = name ? name->value : IR_NONE;
@@ -54,7 +58,8 @@ static bool parse_floats(tir_parser *p, ir_attr *a) {
   if (!tir_expect(p, '[')) return false;
   do {
     if (a->u.floats.n == IR_MAX_INLINE)
-      return tir_error(p, DC_IR_LIMIT, &p->token, "more than %d numbers; larger constants are tensors of a file", IR_MAX_INLINE);
+      return tir_error(p, DC_IR_LIMIT, &p->token, "more than %d numbers; larger constants are tensors of a file",
+                       IR_MAX_INLINE);
     if (!tir_double(p, &data[a->u.floats.n])) return false;
     a->u.floats.n++;
   } while (tir_accept(p, ','));
@@ -74,7 +79,8 @@ static bool parse_attr_key(tir_parser *p, op_text *o, ir_attr *a) {
     return tir_error(p, DC_IR_UNKNOWN, &p->token, "%s has no attribute '%s'%s%s%s", ir_op_name(o->op), name,
                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
   }
-  if (ir_attr_in(o->attrs, o->attr_count, a->key)) return tir_error(p, DC_IR_SYNTAX, &p->token, "attribute '%s' is given twice", name);
+  if (ir_attr_in(o->attrs, o->attr_count, a->key))
+    return tir_error(p, DC_IR_SYNTAX, &p->token, "attribute '%s' is given twice", name);
   tir_next(p);
   return tir_expect(p, '=');
 }
@@ -109,7 +115,8 @@ static bool parse_dim(tir_parser *p, int64_t *out) {
   tir_token at = p->token;
   if (p->token.kind != TIR_NUMBER) return tir_expected(p, "a dimension: a number, B or T,");
   if (!tir_integer(p, out)) return false;
-  if (*out < 1 || *out > IR_MAX_DIM) return tir_error(p, DC_IR_TYPE, &at, "a dimension is 1 to %lld", (long long)IR_MAX_DIM);
+  if (*out < 1 || *out > IR_MAX_DIM)
+    return tir_error(p, DC_IR_TYPE, &at, "a dimension is 1 to %lld", (long long)IR_MAX_DIM);
   return true;
 }
 
@@ -145,8 +152,8 @@ static bool parse_u32(tir_parser *p, uint32_t *out) {
 static bool parse_loc(tir_parser *p, diag_loc *out) {
   if (!tir_is_word(p, "loc")) return true;
   tir_next(p);
-  if (!tir_expect(p, '(') || !tir_string(p, &out->file) || !tir_expect(p, ':') || !parse_u32(p, &out->line) || !tir_expect(p, ':') ||
-      !parse_u32(p, &out->col))
+  if (!tir_expect(p, '(') || !tir_string(p, &out->file) || !tir_expect(p, ':') || !parse_u32(p, &out->line) ||
+      !tir_expect(p, ':') || !parse_u32(p, &out->col))
     return false;
   if (tir_accept(p, '+') && !parse_u32(p, &out->length)) return false;
   return tir_expect(p, ')');
@@ -180,10 +187,13 @@ static bool add_op(tir_parser *p, op_text *o) {
   text_free(&message);
   if (ir_value_limit(p->m) > TIR_MAX_OPS) return tir_error(p, DC_IR_LIMIT, &o->op_at, "more than %d ops", TIR_MAX_OPS);
   if (!good) return false;
-  ir_value v = ir_node_add(p->m, p->region, IR_NONE, o->op, type, p->operands, o->operand_count, o->attrs, o->attr_count);
+  ir_value v =
+      ir_node_add(p->m, p->region, IR_NONE, o->op, type, p->operands, o->operand_count, o->attrs, o->attr_count);
   if (o->name) ir_node_at(p->m, v)->name = arena_strdup(&p->m->mem, o->name);
-  if (o->loc.file) ir_set_loc(p->m, v, o->loc);
-  else ir_set_hidden_loc(p->m, v, tir_loc(p, &o->op_at));
+  if (o->loc.file)
+    ir_set_loc(p->m, v, o->loc);
+  else
+    ir_set_hidden_loc(p->m, v, tir_loc(p, &o->op_at));
   if (!is_return) tir_define(p, &o->result, v);
   return true;
 }
@@ -192,8 +202,8 @@ static bool parse_result(tir_parser *p, op_text *o) {
   o->result = p->token;
   const tir_name *before = tir_find_name(p, &p->token);
   if (before) {
-    tir_error(p, DC_IR_SYNTAX, &p->token, "'%.*s' is defined twice; a value has one definition", (int)(p->token.size < 60 ? p->token.size : 60),
-              p->token.text);
+    tir_error(p, DC_IR_SYNTAX, &p->token, "'%.*s' is defined twice; a value has one definition",
+              (int)(p->token.size < 60 ? p->token.size : 60), p->token.text);
     diag_note(p->sink, (diag_loc){p->file, before->line, before->col, (uint32_t)before->size}, "the first is here");
     return false;
   }
@@ -202,7 +212,8 @@ static bool parse_result(tir_parser *p, op_text *o) {
   return tir_expect(p, '=');
 }
 
-/* An op that is not well formed ends where its line does: whatever stands behind it on that line is one error, not several. */
+/* An op that is not well formed ends where its line does: whatever stands behind it on that line is one error, not
+ * several. */
 bool tir_parse_op(tir_parser *p) {
   op_text o = {0};
   bool is_return = tir_is_word(p, "return");
@@ -215,14 +226,17 @@ bool tir_parse_op(tir_parser *p) {
     if (!tir_expect(p, ':')) return false;
     o.type_at = p->token;
     if (!parse_type(p, &o.type)) return false;
-    o.type_at.size = p->token.line == o.type_at.line && p->token.text > o.type_at.text ? (size_t)(p->token.text - o.type_at.text) : o.type_at.size;
+    o.type_at.size = p->token.line == o.type_at.line && p->token.text > o.type_at.text
+                         ? (size_t)(p->token.text - o.type_at.text)
+                         : o.type_at.size;
     while (o.type_at.size > 1 && o.type_at.text[o.type_at.size - 1] == ' ') o.type_at.size--;
   }
   tir_token name_at = p->token;
   if (p->token.kind == TIR_STRING && !tir_string(p, &o.name)) return false;
   if (o.name && !*o.name) return tir_error(p, DC_IR_SYNTAX, &name_at, "the name of an op is empty");
   if (!parse_loc(p, &o.loc)) return false;
-  if (p->token.kind != TIR_END && !p->token.first_on_line && !tir_is_mark(p, '}')) return tir_expected(p, "the end of the op");
+  if (p->token.kind != TIR_END && !p->token.first_on_line && !tir_is_mark(p, '}'))
+    return tir_expected(p, "the end of the op");
   if (o.poisoned) return true;
   add_op(p, &o); /* whole but wrong: it was reported, and reading goes on behind it */
   return true;

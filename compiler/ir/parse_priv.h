@@ -4,7 +4,13 @@
 
 #include "compiler/ir/lex.h"
 
-enum { TIR_MAX_OPS = 500000, TIR_MAX_OPERANDS = 4096, TIR_MAX_ENTRIES = 64, TIR_MAX_PARAMS = 4096, TIR_MAX_ERRORS = 20 };
+enum {
+  TIR_MAX_OPS = 500000,
+  TIR_MAX_OPERANDS = 4096,
+  TIR_MAX_ENTRIES = 64,
+  TIR_MAX_PARAMS = 4096,
+  TIR_MAX_ERRORS = 20
+};
 #define TIR_MAX_SOURCE ((size_t)64 << 20)
 
 /* What a name stands for. value {0}: its definition was wrong; uses of it are passed over in silence. */
@@ -37,10 +43,11 @@ bool tir_accept(tir_parser *p, char mark);
 bool tir_expect(tir_parser *p, char mark);
 bool tir_expected(tir_parser *p, const char *what);
 diag_loc tir_loc(const tir_parser *p, const tir_token *t);
-bool tir_error(tir_parser *p, diag_code code, const tir_token *t, const char *format, ...) __attribute__((format(printf, 4, 5)));
-bool tir_string(tir_parser *p, const char **out);  /* a string token */
+bool tir_error(tir_parser *p, diag_code code, const tir_token *t, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+bool tir_string(tir_parser *p, const char **out); /* a string token */
 bool tir_integer(tir_parser *p, int64_t *out);
-bool tir_double(tir_parser *p, double *out);       /* decimal, hex, inf, nan */
+bool tir_double(tir_parser *p, double *out); /* decimal, hex, inf, nan */
 
 const tir_name *tir_find_name(tir_parser *p, const tir_token *t);
 void tir_define(tir_parser *p, const tir_token *t, ir_value v);

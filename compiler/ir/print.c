@@ -20,13 +20,17 @@ static bool is_word(const char *s) {
 static void put_string(text *out, const char *s) { text_put_quoted(out, s, strlen(s), false); }
 
 static void put_word(text *out, const char *s) {
-  if (is_word(s)) text_puts(out, s);
-  else put_string(out, s);
+  if (is_word(s))
+    text_puts(out, s);
+  else
+    put_string(out, s);
 }
 
 static void put_value(text *out, const uint32_t *numbers, ir_value v) {
-  if (numbers[v.id]) text_printf(out, "%%%u", numbers[v.id] - 1);
-  else text_puts(out, "%none");
+  if (numbers[v.id])
+    text_printf(out, "%%%u", numbers[v.id] - 1);
+  else
+    text_puts(out, "%none");
 }
 
 static void put_attr(text *out, const ir_attr *a) {
@@ -48,7 +52,8 @@ static void put_attr(text *out, const ir_attr *a) {
 
 /* A constant with data but no home yet shows as a tensor of file "", named after the op or its number. */
 static size_t homeless_attrs(const ir_node *node, uint32_t number, ir_attr out[2], char *buffer, size_t size) {
-  if (!node->payload || ir_attr_in(node->attrs, node->attr_count, IR_ATTR_TENSOR) || !ir_op_accepts(node->op, IR_ATTR_TENSOR, NULL))
+  if (!node->payload || ir_attr_in(node->attrs, node->attr_count, IR_ATTR_TENSOR) ||
+      !ir_op_accepts(node->op, IR_ATTR_TENSOR, NULL))
     return 0;
   const ir_attr *name = ir_attr_in(node->attrs, node->attr_count, IR_ATTR_NAME);
   snprintf(buffer, size, "const.%u", number - 1);
@@ -64,7 +69,7 @@ static void put_attrs(text *out, const ir_node *node, uint32_t number) {
   if (!node->attr_count && !extra_count) return;
   for (bool first = true; i < node->attr_count || e < extra_count; first = false) {
     bool use_extra = e < extra_count && (i == node->attr_count ||
-                     strcmp(ir_attr_name(extra[e].key), ir_attr_name(node->attrs[i].key)) < 0);
+                                         strcmp(ir_attr_name(extra[e].key), ir_attr_name(node->attrs[i].key)) < 0);
     text_puts(out, first ? " {" : ", ");
     put_attr(out, use_extra ? &extra[e++] : &node->attrs[i++]);
   }
@@ -137,7 +142,9 @@ void ir_print(const ir_module *m, text *out) {
 void ir_print_op(const ir_module *m, ir_value v, text *out) {
   arena scratch = {0};
   const uint32_t *numbers = ir_print_numbers(m, &scratch);
-  if (!v.id || ir_is(m, v, IR_OP_NONE)) text_puts(out, "(no op)");
-  else put_op(out, ir_node_at(m, v), numbers, v);
+  if (!v.id || ir_is(m, v, IR_OP_NONE))
+    text_puts(out, "(no op)");
+  else
+    put_op(out, ir_node_at(m, v), numbers, v);
   arena_free(&scratch);
 }

@@ -30,8 +30,10 @@ void ir_print_type(text *out, ir_type t) {
   text_printf(out, "%s%s[", t.state ? "state " : "", ir_dtype_name(t.dtype));
   for (uint32_t i = 0; i < t.rank; i++) {
     if (i) text_puts(out, ",");
-    if (t.dim[i] == IR_DIM_B || t.dim[i] == IR_DIM_T) text_puts(out, t.dim[i] == IR_DIM_B ? "B" : "T");
-    else text_printf(out, "%lld", (long long)t.dim[i]);
+    if (t.dim[i] == IR_DIM_B || t.dim[i] == IR_DIM_T)
+      text_puts(out, t.dim[i] == IR_DIM_B ? "B" : "T");
+    else
+      text_printf(out, "%lld", (long long)t.dim[i]);
   }
   text_puts(out, "]");
 }
@@ -60,7 +62,9 @@ double ir_round_to(ir_dtype type, double v) {
 
 static double half_value(uint16_t h) {
   int e = (h >> 10) & 31;
-  double m = (double)(h & 1023), v = e == 31 ? (m != 0 ? NAN : INFINITY) : e == 0 ? ldexp(m, -24) : ldexp(m + 1024, e - 25);
+  double m = (double)(h & 1023), v = e == 31  ? (m != 0 ? NAN : INFINITY)
+                                     : e == 0 ? ldexp(m, -24)
+                                              : ldexp(m + 1024, e - 25);
   return h & 0x8000 ? -v : v;
 }
 

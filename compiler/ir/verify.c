@@ -25,8 +25,10 @@ static void fail(verifier *c, ir_value v, const char *format, ...) {
   text op = {0};
   if (v.id) ir_print_op(c->m, v, &op);
   diag_loc loc = v.id ? ir_loc_of(c->m, v) : (diag_loc){0};
-  if (v.id) diag_report(c->sink, DC_IR_VERIFY, loc, "%s; in: %s", message, op.data ? op.data : "?");
-  else diag_report(c->sink, DC_IR_VERIFY, loc, "%s", message);
+  if (v.id)
+    diag_report(c->sink, DC_IR_VERIFY, loc, "%s; in: %s", message, op.data ? op.data : "?");
+  else
+    diag_report(c->sink, DC_IR_VERIFY, loc, "%s", message);
   text_free(&op);
 }
 
@@ -37,7 +39,8 @@ static bool check_list(verifier *c, uint32_t r) {
   uint64_t order = 0;
   for (uint32_t id = m->regions[r].first; id; previous = id, id = m->nodes[id]->next) {
     const ir_node *node = m->nodes[id];
-    if (++count > m->node_count || node->prev != previous || node->region != r || node->op == IR_OP_NONE || (previous && node->order <= order)) {
+    if (++count > m->node_count || node->prev != previous || node->region != r || node->op == IR_OP_NONE ||
+        (previous && node->order <= order)) {
       fail(c, IR_NONE, "the list of ops of region '%s' is damaged", m->regions[r].name);
       return false;
     }
@@ -51,7 +54,8 @@ static bool check_list(verifier *c, uint32_t r) {
 static void check_region_rule(verifier *c, ir_value v) {
   ir_opcode op = ir_opcode_of(c->m, v);
   bool global = ir_region_of(c->m, v).id == IR_GLOBALS.id;
-  if (global && !ir_op_has(op, OPF_GLOBAL) && !ir_op_has(op, OPF_PURE)) fail(c, v, "%s cannot stand in the global region", ir_op_name(op));
+  if (global && !ir_op_has(op, OPF_GLOBAL) && !ir_op_has(op, OPF_PURE))
+    fail(c, v, "%s cannot stand in the global region", ir_op_name(op));
   if (!global && ir_op_has(op, OPF_GLOBAL)) fail(c, v, "%s cannot stand in an entry", ir_op_name(op));
 }
 
@@ -123,7 +127,8 @@ static void check_state(verifier *c, ir_value v) {
     return;
   }
   for (const ir_use *use = node->uses; use; use = use->next)
-    if (c->m->nodes[use->user]->order > end) fail(c, (ir_value){use->user}, "reads a state that an op above has changed");
+    if (c->m->nodes[use->user]->order > end)
+      fail(c, (ir_value){use->user}, "reads a state that an op above has changed");
 }
 
 static void check_uses(verifier *c, ir_value v) {
@@ -163,10 +168,13 @@ static void check_entry(verifier *c, uint32_t r) {
     args &= node->op == IR_ARG;
     if (node->op == IR_RETURN && node->next) fail(c, v, "return is not the last op of entry '%s'", name);
     if (node->op != IR_ARG) continue;
-    if (++arg_count <= MOST_ARGS) check_arg_name(c, v);
-    else if (arg_count == MOST_ARGS + 1) fail(c, v, "more than %d args", MOST_ARGS);
+    if (++arg_count <= MOST_ARGS)
+      check_arg_name(c, v);
+    else if (arg_count == MOST_ARGS + 1)
+      fail(c, v, "more than %d args", MOST_ARGS);
   }
-  if (!ir_is(m, (ir_value){m->regions[r].last}, IR_RETURN)) fail(c, IR_NONE, "entry '%s' does not end with return", name);
+  if (!ir_is(m, (ir_value){m->regions[r].last}, IR_RETURN))
+    fail(c, IR_NONE, "entry '%s' does not end with return", name);
   if (!name[0]) fail(c, IR_NONE, "the name of an entry is empty");
   if (ir_entry_find(m, name).id != r) fail(c, IR_NONE, "two entries are named '%s'", name);
 }
@@ -177,7 +185,8 @@ bool ir_verify(const ir_module *m, diag_sink *sink) {
   if (!m->name[0]) fail(&c, IR_NONE, "the module's name is empty");
   for (uint32_t r = IR_GLOBALS.id; r < m->region_count; r++) {
     if (!check_list(&c, r)) continue;
-    for (uint32_t id = m->regions[r].first; id && c.failures <= MOST_FAILURES; id = m->nodes[id]->next) check_op(&c, (ir_value){id});
+    for (uint32_t id = m->regions[r].first; id && c.failures <= MOST_FAILURES; id = m->nodes[id]->next)
+      check_op(&c, (ir_value){id});
     if (r != IR_GLOBALS.id) check_entry(&c, r);
   }
   for (uint32_t id = 1; c.ok && id < m->node_count; id++)
