@@ -88,23 +88,39 @@ int cli_parse_count(cli *c, const char *option, const char *value, uint64_t low,
 int cli_parse_real(cli *c, const char *option, const char *value, double low, double high, double *out);
 /* One of `words`, separated by '|'; *out its place. Words after ";" are known but not built yet. */
 int cli_parse_word(cli *c, const char *option, const char *value, const char *words, size_t *out);
-/* " ; did you mean 'x'?" or "": the nearest of words[0..n). */
-const char *cli_nearest(const char *word, const char *const *words, size_t n);
 /* Appends to a NULL-terminated list in c->memory. */
 void cli_list_add(cli *c, const char ***list, size_t *count, const char *item);
 
 /* ---- ids and texts ---- */
 typedef struct cli_ids {
-  int32_t *ids; /* in c->memory or malloc: freed with cli_ids_free */
+  int32_t *ids; /* from malloc: cli_ids_free */
   size_t count;
 } cli_ids;
 void cli_ids_free(cli_ids *ids);
-/* "1,2,3" (or separated by white space); `what` names the place in messages: "option '--tokens'" or a file. */
-int cli_parse_ids(cli *c, const char *what, const char *s, size_t n, cli_ids *out);
+/* Where ids or a text come from: a word for messages ("option '--tokens'"), or a file. */
+typedef struct cli_where {
+  const char *option; /* NULL: file */
+  const char *file;
+} cli_where;
+/* "1,2,3", also separated by white space. What is no id is a usage error of an option and a wrong file otherwise. */
+int cli_parse_ids(cli *c, cli_where where, const char *s, size_t n, cli_ids *out);
 /* An id outside 0..vocab-1 is refused with both numbers. */
-int cli_check_ids(cli *c, const char *what, const cli_ids *ids, uint32_t vocab);
-/* The ids of a data file: NAME.ids (text), NAME.u16, NAME.u32 (little endian), else text for the tokenizer. */
-int cli_read_data(cli *c, const char *path, const char *tokenizer, cli_ids *out, bool *out_is_text);
+int cli_check_ids(cli *c, cli_where where, const cli_ids *ids, uint32_t vocab);
+int cli_read_text(cli *c, const char *path, char **out, size_t *out_size); /* "-": standard input; from malloc */
+int cli_tokenize(cli *c, const taper_model *model, cli_where where, const char *s, size_t n, cli_ids *out);
+/* The ids of a data file: NAME.ids (text), NAME.u16, NAME.u32 (little endian), else text for the model's tokenizer. Checked against the vocabulary. */
+int cli_read_data(cli *c, const char *path, const taper_model *model, cli_ids *out, bool *out_is_text);
+/* {"a": [1, 2]} parts and lists. */
+void cli_put_ids(text *out, const int32_t *ids, size_t n);
+
+/* ---- models that compute ---- */
+/* Opens c->args[at] with the shared options in force: a package as it is, anything else compiled in passing. */
+int cli_open(cli *c, size_t at, build_opened *out);
+/* Opens a session of one sequence; context 0: the model's. `option`: the one that gave the context. */
+int cli_session(cli *c, const build_opened *b, const char *option, uint64_t context, taper_session **out);
+
+/* ---- progress of long work, only where standard error is a terminal ---- */
+void cli_progress(const char *what, uint64_t done, uint64_t all); /* done == all: wiped away */
 
 /* ---- standard output: written whole or the exit code says so; a closed pipe ends quietly ---- */
 bool cli_put(const void *data, size_t bytes); /* false: the reader is gone or the disk is full; stop working */

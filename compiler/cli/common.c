@@ -1,5 +1,6 @@
 /* The options that several commands share, and the words and numbers that all of them are made of. */
 #include "compiler/cli/cli.h"
+#include "compiler/driver/words.h"
 #include "compiler/passes/pass.h"
 #include <math.h>
 #include <stdlib.h>
@@ -39,36 +40,6 @@ void cli_list_add(cli *c, const char ***list, size_t *count, const char *item) {
   if (*count) memcpy(grown, *list, *count * sizeof *grown);
   grown[(*count)++] = item;
   *list = grown;
-}
-
-/* Distance of two words: insertions, deletions, replacements, swaps of neighbours; only its being small matters. */
-static size_t distance(const char *a, const char *b) {
-  size_t n = strlen(a), m = strlen(b), row[3][40];
-  if (n >= 39 || m >= 39) return 99;
-  for (size_t j = 0; j <= m; j++) row[0][j] = j;
-  for (size_t i = 1; i <= n; i++) {
-    size_t *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
-    now[0] = i;
-    for (size_t j = 1; j <= m; j++) {
-      size_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
-      if (last[j] + 1 < best) best = last[j] + 1;
-      if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best) best = before[j - 2] + 1;
-      now[j] = best;
-    }
-  }
-  return row[n % 3][m];
-}
-
-const char *cli_nearest(const char *word, const char *const *words, size_t n) {
-  const char *best = NULL;
-  size_t least = strlen(word) / 3 + 1;
-  if (least > 3) least = 3;
-  for (size_t i = 0; i < n; i++) {
-    size_t d = distance(word, words[i]);
-    if (d <= least && (!best || d < least)) best = words[i], least = d;
-  }
-  return best;
 }
 
 int cli_parse_count(cli *c, const char *option, const char *value, uint64_t low, uint64_t high, uint64_t *out) {
@@ -117,7 +88,7 @@ int cli_parse_word(cli *c, const char *option, const char *value, const char *wo
   }
   text list = {0};
   for (size_t i = 0; i < n && i < built; i++) text_printf(&list, "%s%s", i == 0 ? "" : i + 1 == n || i + 1 == built ? " or " : ", ", known[i]);
-  const char *nearest = cli_nearest(value, known, n);
+  const char *nearest = words_nearest(value, known, n);
   const char *hint = nearest ? arena_printf(&c->memory, " (did you mean '%s'?)", nearest) : "";
   int code = cli_fail(c, CLI_USAGE, "option '%s': '%s' is not one of its words%s; give %s", option, value, hint, list.data ? list.data : "");
   text_free(&list);
@@ -164,7 +135,7 @@ static int check_pass(cli *c, const char *option, const char *name) {
   const char *names[64];
   size_t n = 0;
   for (; n < pass_count() && n < 64; n++) names[n] = pass_at(n)->name;
-  const char *nearest = cli_nearest(name, names, n);
+  const char *nearest = words_nearest(name, names, n);
   if (nearest) return cli_fail(c, CLI_USAGE, "option '%s': there is no pass '%s'; did you mean '%s'?", option, name, nearest);
   return cli_fail(c, CLI_USAGE, "option '%s': there is no pass '%s'; give a name of taperc opt --help, or all", option, name);
 }

@@ -1,5 +1,6 @@
 /* taperc: finds the subcommand, hands it its options, and turns what happened into an exit code. */
 #include "compiler/cli/cli.h"
+#include "compiler/driver/words.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +73,7 @@ static int dispatch(cli *c, int argc, char **argv) {
     return help ? run_command(c, 2, help_args) : run_command(c, argc - 1, argv + 1);
   }
   if (*word == '-') return cli_fail(c, CLI_USAGE, "unknown option '%s' before the command; give taperc COMMAND %s", word, word);
-  const char *nearest = cli_nearest(word, names, COMMAND_COUNT);
+  const char *nearest = words_nearest(word, names, COMMAND_COUNT);
   if (nearest) return cli_fail(c, CLI_USAGE, "unknown command '%s'; did you mean '%s'?", word, nearest);
   return cli_fail(c, CLI_USAGE, "unknown command '%s'; taperc --help lists them", word);
 }

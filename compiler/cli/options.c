@@ -1,5 +1,6 @@
 /* Options: one flat table a command, checked in full before argp reads it, so that every usage error has the same form. */
 #include "compiler/cli/cli.h"
+#include "compiler/driver/words.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ static int unknown_option(cli *c, const struct argp_option *table, const char *w
   size_t n = 0;
   for (const struct argp_option *o = table; (o->name || o->key || o->doc) && n < 128; o++)
     if (o->name) names[n++] = option_text(c, o);
-  const char *nearest = cli_nearest(written, names, n);
+  const char *nearest = words_nearest(written, names, n);
   if (nearest) return cli_fail(c, CLI_USAGE, "unknown option '%s'; did you mean '%s'?", written, nearest);
   const char *after = written[1] == '-' ? "" : ", or write -- before an argument that begins with '-'";
   return cli_fail(c, CLI_USAGE, "unknown option '%s'; see taperc %s --help%s", written, c->command->name, after);

@@ -58,12 +58,4 @@ taper_status build_reopen(build_opened *b, const taper_model_options *runtime, t
 /* The compiler that makes the images: `name --version`'s first line, or an error. `out` from the arena. */
 taper_status build_compiler_version(const char *cc, arena *a, const char **out, taper_error *error);
 
-/* ---- the image cache: TAPER_CACHE_DIR, else XDG_CACHE_HOME/taperc, else HOME/.cache/taperc ---- */
-/* The folder, from the arena; NULL where there is none to be had. */
-const char *cache_folder(arena *a);
-/* Looks up KEY. A damaged entry is deleted and not found. Results from malloc. */
-bool cache_get(const char *folder, const char *key, void **out_image, size_t *out_size, char **out_features);
-/* false: cannot be written (the reason in error). */
-bool cache_put(const char *folder, const char *key, const void *image, size_t size, const char *features, taper_error *error);
-
 #endif

@@ -131,7 +131,9 @@ static void set_folder(model_place *out, const char *folder, model_kind kind, ar
   out->kind = kind;
   out->folder = folder;
   out->source = join(a, folder, "model.tmodel");
-  out->weights = exists(join(a, folder, "weights.safetensors")) ? join(a, folder, "weights.safetensors") : NULL;
+  static const char *const names[] = {"weights.safetensors", "model.safetensors", "model.safetensors.index.json"};
+  for (size_t i = 0; i < sizeof names / sizeof *names && !out->weights; i++)
+    if (exists(join(a, folder, names[i]))) out->weights = join(a, folder, names[i]);
 }
 
 static taper_status locate_run(const char *path, const step_list *list, arena *a, diag_sink *sink, model_place *out, taper_error *error) {

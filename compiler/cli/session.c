@@ -1,0 +1,52 @@
+/* Opening what a command computes with. */
+#include "compiler/cli/cli.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void on_log(void *user, taper_log_level level, const char *message) {
+  cli *c = user;
+  if (level == TAPER_LOG_WARNING) cli_note(c, "%s", message);
+  else cli_say(c, "%s", message);
+}
+
+int cli_open(cli *c, size_t at, build_opened *out) {
+  taper_error error = {0};
+  taper_model_options runtime;
+  taper_model_options_init(&runtime);
+  runtime.threads = c->threads;
+  runtime.log = on_log;
+  runtime.log_user = c;
+  taper_status status = build_open(c->args[at], &c->model, &c->build, &runtime, c->sink, out, &error);
+  if (status != TAPER_OK) return cli_fail_status(c, status, &error, out->writing);
+  taper_model_info info = {.size = sizeof info};
+  taper_model_get_info(out->model, &info);
+  cli_say(c, "%s: model %s, device %s, image %s, %u threads, vocabulary %u, context %u, width %u, tokenizer %s", c->args[at], info.name, info.device, info.image, info.threads,
+          info.vocab, info.context, info.width, info.tokenizer);
+  cli_say(c, "%s: gates %s, options %s", c->args[at], out->gates, out->options);
+  cli_flush(c);
+  return CLI_OK;
+}
+
+int cli_session(cli *c, const build_opened *b, const char *option, uint64_t context, taper_session **out) {
+  taper_model_info info = {.size = sizeof info};
+  taper_model_get_info(b->model, &info);
+  if (context > info.context)
+    return cli_fail(c, CLI_USAGE, "option '%s': %llu is more than the context the model was compiled for, %u; give at most that", option, (unsigned long long)context, info.context);
+  taper_session_options options;
+  taper_session_options_init(&options);
+  options.context = (uint32_t)context;
+  taper_error error = {0};
+  taper_status status = taper_session_new(b->model, &options, out, &error);
+  return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
+}
+
+void cli_progress(const char *what, uint64_t done, uint64_t all) {
+  static uint64_t last = UINT64_MAX;
+  if (!isatty(STDERR_FILENO) || all == 0) return;
+  uint64_t share = done * 100 / all;
+  if (done == all) fprintf(stderr, "\r\033[K");
+  else if (share != last) fprintf(stderr, "\r%s: %3llu %%\033[K", what, (unsigned long long)share);
+  fflush(stderr);
+  last = done == all ? UINT64_MAX : share;
+}

@@ -1,0 +1,59 @@
+#include "compiler/driver/pipeline.h"
+#include "compiler/driver/words.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PASSES = 256 };
+
+static bool unknown_pass(diag_sink *sink, const char *name) {
+  const char *names[128];
+  size_t n = 0;
+  for (; n < pass_count() && n < 127; n++) names[n] = pass_at(n)->name;
+  names[n++] = "default";
+  const char *nearest = words_nearest(name, names, n);
+  diag_loc loc = {.file = "taperc"};
+  if (nearest) diag_report(sink, DC_COMMAND_LINE, loc, "option '--passes': there is no pass '%s'; did you mean '%s'?", name, nearest);
+  else diag_report(sink, DC_COMMAND_LINE, loc, "option '--passes': there is no pass '%s'; taperc opt --help lists them", name);
+  return false;
+}
+
+bool pipeline_parse(const char *list, const pass_options *options, diag_sink *sink, const pass_info **out, size_t cap, size_t *out_n) {
+  size_t n = 0;
+  for (const char *p = list; *p;) {
+    char name[64];
+    size_t length = strcspn(p, ",");
+    if (length == 0 || length >= sizeof name) return unknown_pass(sink, length ? "..." : "");
+    memcpy(name, p, length);
+    name[length] = 0;
+    const pass_info *info = pass_find(name);
+    bool all = strcmp(name, "default") == 0;
+    if (!info && !all) return unknown_pass(sink, name);
+    if (cap - n < pass_count()) {
+      diag_report(sink, DC_COMMAND_LINE, (diag_loc){.file = "taperc"}, "option '--passes': more than %zu passes; give fewer", cap - pass_count());
+      return false;
+    }
+    if (all) n += pass_pipeline(options, PASS_INFER, out + n, cap - n);
+    else out[n++] = info;
+    p += length;
+    if (*p == ',' && !*++p) return unknown_pass(sink, "");
+  }
+  *out_n = n;
+  return true;
+}
+
+bool pipeline_run(ir_module *m, const char *list, const pass_options *options, const pass_run_options *run, diag_sink *sink, bool *out_bug) {
+  const pass_info *passes[MAX_PASSES];
+  size_t n = 0;
+  *out_bug = false;
+  if (!list) n = pass_pipeline(options, PASS_INFER, passes, MAX_PASSES);
+  else if (!pipeline_parse(list, options, sink, passes, MAX_PASSES, &n)) return false;
+  pass_run_options with_bug = *run;
+  with_bug.out_bug = out_bug;
+  return pass_run(m, sink, options, passes, n, &with_bug);
+}
+
+void pipeline_print_options(const pass_options *o, text *out) {
+  static const char *const folds[] = {[FOLD_FULL] = "full", [FOLD_EXPLICIT] = "explicit", [FOLD_NONE] = "none"};
+  text_printf(out, "-O%d --norms=%s --fold=%s%s%s", o->level, o->norms == NORMS_KERNEL ? "kernel" : "deferred", folds[o->fold],
+              o->untie ? " --untie" : "", o->split_scale ? " --split-scale" : "");
+}
