@@ -1,0 +1,261 @@
+#include "runtime/device_cpu.h"
+#include "runtime/base/checked.h"
+#include "runtime/pack.h"
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, PARALLEL_COPY = 1 << 15 };
+
+typedef struct cpu_device {
+  device base;
+  taper_allocator allocator;
+  pool *workers;
+  image_code code;
+  packed weights;
+  float *arena, *scratch;
+  taper_ctx *ctx;    /* [threads] */
+  uint32_t positions; /* the context, in whole tiles */
+} cpu_device;
+
+struct device_state {
+  uint32_t slots, positions;
+  float *block;
+  float *state[]; /* [state_count] */
+};
+
+typedef struct cpu_run {
+  cpu_device *d;
+  device_batch *batch;
+  _Atomic uint64_t bad; /* lowest out row * vocab + id of a logit that is not finite */
+} cpu_run;
+
+static uint32_t whole_tiles(uint32_t positions) { return (positions + TAPER_TILE - 1) / TAPER_TILE * TAPER_TILE; }
+
+/* ---- open and close ---- */
+
+static void cpu_close(device *base) {
+  cpu_device *d = (cpu_device *)base;
+  if (!d) return;
+  taper_allocator a = d->allocator;
+  pool_free(d->workers);
+  pack_free(&d->weights, &a);
+  memory_free(&a, d->arena);
+  memory_free(&a, d->scratch);
+  memory_free(&a, d->ctx);
+  image_unload(&d->code);
+  memory_free(&a, d);
+}
+
+static void set_facts(cpu_device *d, const package_image *which, uint32_t row_cap) {
+  const taper_image *t = d->code.table;
+  device_facts *f = &d->base.facts;
+  memcpy(f->image, which->name, sizeof(f->image));
+  f->vocab = t->vocab, f->context = t->context, f->width = t->width, f->max_batch = t->max_batch;
+  f->probes = t->probe_count;
+  f->threads = pool_threads(d->workers);
+  f->weight_bytes = d->weights.weight_bytes, f->bytes_per_token = d->weights.bytes_per_token;
+  uint64_t most = (uint64_t)t->context * t->max_batch;
+  f->row_cap = most < row_cap ? (uint32_t)most : row_cap;
+  for (uint32_t i = t->probe_count; i-- > 0;) {
+    if (t->probes[i].stage == TAPER_ABI_NONE) snprintf(f->lost_probe, sizeof(f->lost_probe), "%s", t->probes[i].name);
+  }
+}
+
+/* The buffers of a batch, shared by all sessions: they take turns. */
+static taper_status make_room(cpu_device *d, taper_error *error) {
+  const taper_image *t = d->code.table;
+  const uint32_t cap = d->base.facts.row_cap, threads = d->base.facts.threads;
+  const uint64_t arena_bytes = t->row_floats * cap * sizeof(float); /* each factor is under 2^31, image.c */
+  uint64_t per_pos = t->scratch_per_pos * d->positions, per_row = t->scratch_per_row * cap, floats, scratch_bytes;
+  if (!checked_add_u64(per_pos, per_row, &floats) || !checked_add_u64(floats, t->scratch_floats, &floats) || floats > INT64_MAX / 64)
+    return memory_exhausted(error, "the workers' scratch", UINT64_MAX);
+  floats = (floats / 32 + 1) * 32; /* whole lines, and one between workers */
+  if (!checked_mul_u64(floats * sizeof(float), threads, &scratch_bytes)) return memory_exhausted(error, "the workers' scratch", UINT64_MAX);
+  d->arena = memory_alloc(&d->allocator, arena_bytes, MEMORY_LINE);
+  if (!d->arena) return memory_exhausted(error, "the buffers of a batch", arena_bytes);
+  d->scratch = memory_alloc(&d->allocator, scratch_bytes, 128);
+  if (!d->scratch) return memory_exhausted(error, "the workers' scratch", scratch_bytes);
+  d->ctx = memory_zalloc(&d->allocator, threads, sizeof(taper_ctx));
+  if (!d->ctx) return memory_exhausted(error, "the workers' contexts", threads * sizeof(taper_ctx));
+  for (uint32_t i = 0; i < threads; i++) {
+    d->ctx[i] = (taper_ctx){.version = TAPER_ABI_VERSION, .size = sizeof(taper_ctx), .workers = threads, .worker = i, .row_cap = cap,
+                            .arena = d->arena, .weight = d->weights.weight, .rotary = d->weights.rotary, .scratch = d->scratch + i * floats};
+  }
+  return TAPER_OK;
+}
+
+static taper_status load_weights(cpu_device *d, const package *p, const package_image *which, uint32_t row_cap, taper_error *error) {
+  pool_lock(d->workers);
+  taper_status status = package_verify(p, d->workers, error);
+  if (status == TAPER_OK) status = image_load(p, which, &d->code, error);
+  if (status == TAPER_OK) {
+    d->positions = whole_tiles(d->code.table->context);
+    status = pack_weights(p, d->code.table, d->positions, d->workers, &d->allocator, &d->weights, error);
+  }
+  pool_unlock(d->workers);
+  TAPER_TRY(status);
+  set_facts(d, which, row_cap);
+  return make_room(d, error);
+}
+
+static taper_status cpu_open(const package *p, const taper_model_options *o, const taper_allocator *allocator, device **out,
+                             taper_error *error) {
+  *out = NULL;
+  const package_image *which;
+  uint32_t row_cap = o->chunk_rows ? o->chunk_rows : DEFAULT_CHUNK;
+  if (row_cap > MAX_CHUNK) return TAPER_FAIL(error, TAPER_INVALID, "option 'chunk_rows' is %u; at most %d", row_cap, MAX_CHUNK);
+  TAPER_TRY(package_choose_image(p, o->image, &which, error));
+  cpu_device *d = memory_zalloc(allocator, 1, sizeof(*d));
+  if (!d) return memory_exhausted(error, "the device", sizeof(*d));
+  d->base.ops = &device_cpu;
+  d->allocator = *allocator;
+  d->code.fd = -1;
+  pool_options options = {o->threads, o->spin_us, o->cpus, o->cpu_count};
+  taper_status status = pool_new(&options, allocator, &d->workers, error);
+  if (status == TAPER_OK) status = load_weights(d, p, which, row_cap, error);
+  if (status != TAPER_OK) return cpu_close(&d->base), status;
+  *out = &d->base;
+  return TAPER_OK;
+}
+
+pool *device_cpu_pool(device *d) { return ((cpu_device *)d)->workers; }
+
+/* ---- states ---- */
+
+static void cpu_state_free(device *base, device_state *s) {
+  cpu_device *d = (cpu_device *)base;
+  if (!s) return;
+  memory_free(&d->allocator, s->block);
+  memory_free(&d->allocator, s);
+}
+
+static taper_status cpu_state_new(device *base, uint32_t slots, uint32_t context, device_state **out, taper_error *error) {
+  cpu_device *d = (cpu_device *)base;
+  const taper_image *t = d->code.table;
+  const uint32_t positions = whole_tiles(context);
+  uint64_t per_pos = 0, floats, bytes;
+  *out = NULL;
+  for (uint32_t i = 0; i < t->state_count; i++) per_pos += t->states[i].floats_per_pos; /* under 2^20 * 2^31 */
+  if (!checked_mul_u64(per_pos, (uint64_t)positions * slots, &floats) || !checked_mul_u64(floats, sizeof(float), &bytes) || bytes > INT64_MAX)
+    return memory_exhausted(error, "the key and value cache", UINT64_MAX);
+  device_state *s = memory_zalloc(&d->allocator, 1, sizeof(*s) + t->state_count * sizeof(float *));
+  if (!s) return memory_exhausted(error, "a session", sizeof(*s));
+  s->block = memory_alloc(&d->allocator, bytes, bytes >= MEMORY_HUGE ? MEMORY_HUGE : MEMORY_LINE);
+  if (!s->block) return cpu_state_free(base, s), memory_exhausted(error, "the key and value cache", bytes);
+  memory_advise_huge(s->block, bytes);
+  memset(s->block, 0, bytes);
+  s->slots = slots, s->positions = positions;
+  float *at = s->block;
+  for (uint32_t i = 0; i < t->state_count; i++) {
+    s->state[i] = at;
+    at += (uint64_t)t->states[i].floats_per_pos * positions * slots;
+  }
+  *out = s;
+  return TAPER_OK;
+}
+
+static taper_status cpu_state_copy(device *base, device_state *to, const device_state *from, uint32_t slot, uint32_t positions,
+                                   taper_error *error) {
+  (void)error;
+  const taper_image *t = ((cpu_device *)base)->code.table;
+  for (uint32_t i = 0; i < t->state_count; i++) {
+    const uint64_t per_pos = t->states[i].floats_per_pos, begin = per_pos * from->positions * slot;
+    memcpy(to->state[i] + begin, from->state[i] + begin, per_pos * whole_tiles(positions) * sizeof(float));
+  }
+  return TAPER_OK;
+}
+
+/* How positions lie within a tile is the kernels' own affair, and what stands before `from` was finite when its call succeeded: so every number
+   of the tiles that is not finite now is the failed call's. */
+static void cpu_state_scrub(device *base, device_state *s, uint32_t slot, uint32_t from, uint32_t to) {
+  const taper_image *t = ((cpu_device *)base)->code.table;
+  for (uint32_t i = 0; i < t->state_count; i++) {
+    const uint64_t per_pos = t->states[i].floats_per_pos, first = from / TAPER_TILE * TAPER_TILE, end = whole_tiles(to);
+    float *at = s->state[i] + per_pos * s->positions * slot + per_pos * first;
+    for (uint64_t k = 0; k < per_pos * (end - first); k++) {
+      if (!isfinite(at[k])) at[k] = 0;
+    }
+  }
+}
+
+/* ---- run ---- */
+
+static bool is_finite_bits(const float *v, uint64_t n) {
+  uint32_t bad = 0;
+  for (uint64_t i = 0; i < n; i++) {
+    uint32_t bits;
+    memcpy(&bits, v + i, sizeof(bits));
+    bad |= (bits & 0x7f800000u) == 0x7f800000u;
+  }
+  return !bad;
+}
+
+static void note_bad(cpu_run *r, uint32_t row, const float *v, uint64_t first, uint64_t end) {
+  for (uint64_t id = first; id < end; id++) {
+    if (isfinite(v[id])) continue;
+    uint64_t at = (uint64_t)row * r->d->base.facts.vocab + id, seen = atomic_load(&r->bad);
+    while (at < seen && !atomic_compare_exchange_weak(&r->bad, &seen, at)) {}
+    return;
+  }
+}
+
+/* Checks and hands out the logits; part of parts takes the same ids of every row. */
+static void collect(cpu_run *r, uint32_t part, uint32_t parts) {
+  const taper_image *t = r->d->code.table;
+  const float *logits = r->d->arena + t->logits_offset * r->d->base.facts.row_cap;
+  uint64_t first, end;
+  pool_range(t->vocab, part, parts, &first, &end);
+  for (uint32_t j = 0; j < r->batch->out_rows; j++, logits += t->vocab) {
+    if (!is_finite_bits(logits + first, end - first)) note_bad(r, j, logits, first, end);
+    if (r->batch->logits[j]) memcpy(r->batch->logits[j] + first, logits + first, (end - first) * sizeof(float));
+  }
+}
+
+static void run_part(void *arg, uint32_t stage, uint32_t part) {
+  cpu_run *r = arg;
+  const taper_image *t = r->d->code.table;
+  if (stage < t->stage_count) t->stages[stage].fn(&r->d->ctx[part], t->stages[stage].args);
+  else collect(r, part, r->d->base.facts.threads);
+}
+
+/* Later stages add to the stream in place, so a probed value is copied before the next stage begins. */
+static void copy_probes(void *arg, uint32_t stage) {
+  cpu_run *r = arg;
+  const taper_image *t = r->d->code.table;
+  const uint64_t rows = r->batch->rows, width = t->width;
+  for (uint32_t k = 0; k < t->probe_count; k++) {
+    const taper_probe_desc *d = &t->probes[k];
+    if (d->stage != stage) continue;
+    const float *from = r->d->arena + d->offset * r->d->base.facts.row_cap;
+    const float *scale = d->inv_scale == TAPER_ABI_NONE ? NULL : r->d->weights.weight[d->inv_scale];
+    float *to = r->batch->probe_rows + k * rows * width;
+    for (uint64_t i = 0; i < rows * width; i++) to[i] = scale ? from[i] * scale[i % width] : from[i];
+  }
+}
+
+static taper_status cpu_run_batch(device *base, device_state *s, device_batch *batch, taper_error *error) {
+  cpu_device *d = (cpu_device *)base;
+  const taper_image *t = d->code.table;
+  cpu_run r = {.d = d, .batch = batch, .bad = UINT64_MAX};
+  const bool shared_copy = (uint64_t)batch->out_rows * t->vocab >= PARALLEL_COPY;
+  pool_lock(d->workers);
+  for (uint32_t i = 0; i < d->base.facts.threads; i++) {
+    taper_ctx *c = &d->ctx[i];
+    c->rows = batch->rows, c->out_rows = batch->out_rows, c->context = s->positions;
+    c->token = batch->token, c->pos = batch->pos, c->slot = batch->slot, c->out_row = batch->out_row;
+    c->state = s->state;
+  }
+  pool_run(d->workers, &(pool_job){.part = run_part, .after = batch->probe_rows ? copy_probes : NULL, .arg = &r,
+                                   .stages = t->stage_count + (shared_copy ? 1 : 0)});
+  if (!shared_copy) collect(&r, 0, 1);
+  pool_unlock(d->workers);
+  const uint64_t bad = atomic_load(&r.bad);
+  if (bad == UINT64_MAX) return TAPER_OK;
+  batch->bad_row = (uint32_t)(bad / t->vocab), batch->bad_id = (uint32_t)(bad % t->vocab);
+  return TAPER_FAIL(error, TAPER_NUMERIC, "the logit of id %u is not a finite number", batch->bad_id);
+}
+
+const device_ops device_cpu = {.name = "cpu", .open = cpu_open, .close = cpu_close, .state_new = cpu_state_new, .state_free = cpu_state_free,
+                               .state_copy = cpu_state_copy, .state_scrub = cpu_state_scrub, .run = cpu_run_batch};

@@ -1,0 +1,227 @@
+#include "runtime/image.h"
+#include "runtime/base/checked.h"
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010u
+#endif
+
+enum { MAX_TABLE = 1 << 20 };
+
+/* Whether an ELF file is one this process can load and none of its headers points beyond its end. */
+static bool elf_is_sound(const uint8_t *data, uint64_t size) {
+  Elf64_Ehdr h;
+  if (size < sizeof(h)) return false;
+  memcpy(&h, data, sizeof(h));
+  if (memcmp(h.e_ident, ELFMAG, SELFMAG) != 0 || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_type != ET_DYN) return false;
+#if defined(__x86_64__)
+  if (h.e_machine != EM_X86_64 || h.e_ident[EI_DATA] != ELFDATA2LSB) return false;
+#endif
+  uint64_t end;
+  if (h.e_phentsize != sizeof(Elf64_Phdr) || h.e_phnum == 0) return false;
+  if (!checked_add_u64(h.e_phoff, (uint64_t)h.e_phnum * sizeof(Elf64_Phdr), &end) || end > size) return false;
+  for (unsigned i = 0; i < h.e_phnum; i++) {
+    Elf64_Phdr ph;
+    memcpy(&ph, data + h.e_phoff + i * sizeof(ph), sizeof(ph));
+    if (!checked_add_u64(ph.p_offset, ph.p_filesz, &end) || end > size) return false;
+  }
+  return true;
+}
+
+static int open_memory_file(void) {
+  int fd = memfd_create("taper-image", MFD_CLOEXEC | MFD_EXEC);
+  if (fd < 0 && errno == EINVAL) fd = memfd_create("taper-image", MFD_CLOEXEC); /* Linux before 6.3 */
+  return fd;
+}
+
+static bool write_all(int fd, const uint8_t *data, uint64_t size) {
+  while (size > 0) {
+    ssize_t n = write(fd, data, size < (1u << 30) ? size : 1u << 30);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    data += n, size -= (uint64_t)n;
+  }
+  return true;
+}
+
+/* The loaded object's readable memory, against which every pointer of the table is checked. */
+typedef struct extent {
+  uintptr_t base;
+
+  uintptr_t first[16], end[16];
+  unsigned count;
+} extent;
+
+static int find_segments(struct dl_phdr_info *info, size_t size, void *user) {
+  (void)size;
+  extent *x = user;
+  if (info->dlpi_addr != x->base) return 0;
+  for (unsigned i = 0; i < info->dlpi_phnum && x->count < 16; i++) {
+    const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
+    if (ph->p_type != PT_LOAD || !(ph->p_flags & PF_R)) continue;
+    x->first[x->count] = x->base + ph->p_vaddr;
+    x->end[x->count++] = x->base + ph->p_vaddr + ph->p_memsz;
+  }
+  return 1;
+}
+
+static const extent *find_extent(void *handle, extent *out) {
+  struct link_map *map = NULL;
+  memset(out, 0, sizeof(*out));
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map) return NULL;
+  out->base = map->l_addr;
+  dl_iterate_phdr(find_segments, out);
+  return out->count ? out : NULL;
+}
+
+static bool holds(const extent *x, const void *p, uint64_t count, uint64_t size) {
+  uint64_t bytes, end;
+  if (!checked_mul_u64(count, size, &bytes) || !checked_add_u64((uintptr_t)p, bytes, &end)) return false;
+  for (unsigned i = 0; i < x->count; i++) {
+    if ((uintptr_t)p >= x->first[i] && end <= x->end[i]) return true;
+  }
+  return false;
+}
+
+static bool holds_string(const extent *x, const char *s) {
+  for (unsigned i = 0; i < x->count; i++) {
+    if ((uintptr_t)s >= x->first[i] && (uintptr_t)s < x->end[i]) return memchr(s, 0, x->end[i] - (uintptr_t)s) != NULL;
+  }
+  return false;
+}
+
+#define CHECK(condition, ...)                                                      \
+  do {                                                                             \
+    if (!(condition)) return TAPER_FAIL(error, TAPER_INVALID, __VA_ARGS__);        \
+  } while (0)
+
+static taper_status check_counts(const taper_image *t, const package *p, const extent *x, taper_error *error) {
+  CHECK(t->magic == TAPER_ABI_MAGIC, "its table begins with 0x%08x, not 0x%08x", t->magic, TAPER_ABI_MAGIC);
+  if (t->abi_version != TAPER_ABI_VERSION)
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "its ABI version is %u, this library's is %u", t->abi_version, TAPER_ABI_VERSION);
+  CHECK(t->size == sizeof(taper_image), "its table has %u bytes, not %zu", t->size, sizeof(taper_image));
+  CHECK(t->vocab == p->vocab, "its vocabulary is %u, the package's %u", t->vocab, p->vocab);
+  CHECK(t->context == p->context, "its context is %u, the package's %u", t->context, p->context);
+  CHECK(t->width >= 1 && t->width <= INT32_MAX, "its width is %u", t->width);
+  CHECK(t->max_batch >= 1 && t->max_batch <= 4096, "its batch limit is %u", t->max_batch);
+  CHECK(t->stage_count >= 1 && t->stage_count <= MAX_TABLE && t->weight_count <= MAX_TABLE && t->state_count <= MAX_TABLE &&
+            t->rotary_count <= MAX_TABLE && t->probe_count <= MAX_TABLE,
+        "its tables have %u stages, %u weights, %u states, %u rotary tables, %u probes", t->stage_count, t->weight_count, t->state_count,
+        t->rotary_count, t->probe_count);
+  CHECK(holds(x, t->stages, t->stage_count, sizeof(taper_stage)), "its table of stages lies outside of it");
+  CHECK(holds(x, t->weights, t->weight_count, sizeof(taper_weight_desc)) || !t->weight_count, "its table of weights lies outside of it");
+  CHECK(holds(x, t->states, t->state_count, sizeof(taper_state_desc)) || !t->state_count, "its table of states lies outside of it");
+  CHECK(holds(x, t->rotary, t->rotary_count, sizeof(taper_rotary_desc)) || !t->rotary_count, "its rotary table lies outside of it");
+  CHECK(holds(x, t->probes, t->probe_count, sizeof(taper_probe_desc)) || !t->probe_count, "its table of probes lies outside of it");
+  CHECK(holds_string(x, t->model) && strcmp(t->model, p->model) == 0, "it was emitted from another model than the package's weights");
+  uint64_t end;
+  CHECK(t->row_floats <= INT32_MAX && t->scratch_floats <= INT32_MAX && t->scratch_per_pos <= INT32_MAX && t->scratch_per_row <= INT32_MAX,
+        "its memory sizes are beyond every limit");
+  CHECK(checked_add_u64(t->logits_offset, t->vocab, &end) && end <= t->row_floats, "its logits lie outside of a row");
+  return TAPER_OK;
+}
+
+bool image_packed_floats(const taper_weight_desc *w, uint64_t *out) {
+  uint64_t lines = w->pack == TAPER_PACK_TILES ? ((uint64_t)w->rows + TAPER_TILE - 1) / TAPER_TILE : w->rows;
+  uint64_t cols = w->pack == TAPER_PACK_TILES ? (uint64_t)w->cols * TAPER_TILE : ((uint64_t)w->cols + TAPER_TILE - 1) / TAPER_TILE * TAPER_TILE;
+  return checked_mul_u64(lines, cols, out);
+}
+
+static taper_status check_weight(const taper_weight_desc *w, uint32_t i, const package *p, const extent *x, taper_error *error) {
+  CHECK(holds_string(x, w->tensor), "weight %u: its name lies outside of the image", i);
+  const st_tensor *t = st_find(&p->file, w->tensor);
+  CHECK(t, "weight %u: the package has no tensor '%.80s'", i, w->tensor);
+  CHECK(strncmp(w->tensor, "taper.", 6) != 0 && strncmp(w->tensor, "__pad.", 6) != 0, "weight %u: '%.80s' is no weight", i, w->tensor);
+  if (t->dtype != ST_F32)
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "tensor '%.80s' is %s; this library runs F32 weights", w->tensor, st_dtype_name(t->dtype));
+  uint64_t cols = t->rank ? t->shape[t->rank - 1] : 1, rows = cols ? t->elements / cols : 0, end, floats, bytes;
+  CHECK(w->pack == TAPER_PACK_ROWS || w->pack == TAPER_PACK_TILES, "weight %u '%.80s': unknown packing %u", i, w->tensor, w->pack);
+  CHECK(w->rows >= 1 && w->cols >= 1 && w->cols == cols && checked_add_u64(w->row0, w->rows, &end) && end <= rows,
+        "weight %u '%.80s': rows %u..%llu of %u columns, the tensor has %llu x %llu", i, w->tensor, w->row0, (unsigned long long)w->row0 + w->rows,
+        w->cols, (unsigned long long)rows, (unsigned long long)cols);
+  CHECK(w->read_rows <= w->rows, "weight %u '%.80s': a step reads %u of %u rows", i, w->tensor, w->read_rows, w->rows);
+  CHECK(image_packed_floats(w, &floats) && checked_mul_u64(floats, sizeof(float), &bytes) && bytes <= INT64_MAX, "weight %u '%.80s': too large", i,
+        w->tensor);
+  return TAPER_OK;
+}
+
+static taper_status check_probe(const taper_probe_desc *d, uint32_t i, const taper_image *t, const extent *x, taper_error *error) {
+  uint64_t end;
+  CHECK(holds_string(x, d->name), "probe %u: its name lies outside of the image", i);
+  CHECK(d->stage < t->stage_count || d->stage == TAPER_ABI_NONE, "probe %u: stage %u of %u", i, d->stage, t->stage_count);
+  CHECK(d->width == t->width, "probe %u: width %u, the model's is %u", i, d->width, t->width);
+  CHECK(checked_add_u64(d->offset, d->width, &end) && end <= t->row_floats, "probe %u: it lies outside of a row", i);
+  if (d->inv_scale == TAPER_ABI_NONE) return TAPER_OK;
+  CHECK(d->inv_scale < t->weight_count, "probe %u: weight %u of %u", i, d->inv_scale, t->weight_count);
+  const taper_weight_desc *w = &t->weights[d->inv_scale];
+  CHECK(w->pack == TAPER_PACK_ROWS && w->rows == 1 && w->cols == d->width, "probe %u: weight '%.80s' is no vector of %u", i, w->tensor, d->width);
+  return TAPER_OK;
+}
+
+static taper_status check_table(const taper_image *t, const package *p, const extent *x, taper_error *error) {
+  CHECK(holds(x, t, 1, sizeof(*t)), "its table lies outside of it");
+  TAPER_TRY(check_counts(t, p, x, error));
+  for (uint32_t i = 0; i < t->stage_count; i++) {
+    const taper_stage *s = &t->stages[i];
+    CHECK(holds_string(x, s->name), "stage %u: its name lies outside of the image", i);
+    CHECK(holds(x, (const void *)(uintptr_t)s->fn, 1, 1) && (!s->args || holds(x, s->args, 1, 1)), "stage %u '%.80s' lies outside of the image", i, s->name);
+  }
+  for (uint32_t i = 0; i < t->weight_count; i++) TAPER_TRY(check_weight(&t->weights[i], i, p, x, error));
+  for (uint32_t i = 0; i < t->state_count; i++) {
+    CHECK(holds_string(x, t->states[i].name), "state %u: its name lies outside of the image", i);
+    CHECK(t->states[i].floats_per_pos >= 1 && t->states[i].floats_per_pos <= INT32_MAX, "state %u: %u floats a position", i,
+          t->states[i].floats_per_pos);
+  }
+  for (uint32_t i = 0; i < t->rotary_count; i++) {
+    const taper_rotary_desc *r = &t->rotary[i];
+    CHECK(r->pairs >= 1 && r->pairs <= 1u << 20 && holds(x, r->inv_freq, r->pairs, sizeof(double)), "rotary table %u: %u pairs", i, r->pairs);
+    bool finite = isfinite(r->magnitude);
+    for (uint32_t k = 0; k < r->pairs; k++) finite = finite && isfinite(r->inv_freq[k]);
+    CHECK(finite, "rotary table %u: a frequency is not finite", i);
+  }
+  for (uint32_t i = 0; i < t->probe_count; i++) TAPER_TRY(check_probe(&t->probes[i], i, t, x, error));
+  return TAPER_OK;
+}
+
+static taper_status load(const package *p, const package_image *which, image_code *out, taper_error *error) {
+  const st_tensor *object = which->object;
+  if (!elf_is_sound(object->data, object->bytes))
+    return TAPER_FAIL(error, TAPER_INVALID, "not a shared object for this machine; compile the package again");
+  out->fd = open_memory_file();
+  if (out->fd < 0 || !write_all(out->fd, object->data, object->bytes))
+    return TAPER_FAIL(error, errno == ENOMEM || errno == ENOSPC ? TAPER_NOMEM : TAPER_IO, "cannot put %llu bytes of code in memory: %s",
+                      (unsigned long long)object->bytes, strerror(errno));
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/self/fd/%d", out->fd);
+  out->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!out->handle) {
+    const char *cause = dlerror();
+    return TAPER_FAIL(error, TAPER_IO, "the system cannot load it: %.200s; /proc must be mounted and memory files executable", cause ? cause : "?");
+  }
+  out->table = dlsym(out->handle, "taper_image");
+  extent x;
+  if (!out->table || !find_extent(out->handle, &x)) return TAPER_FAIL(error, TAPER_INVALID, "it has no table 'taper_image'; compile the package again");
+  return check_table(out->table, p, &x, error);
+}
+
+taper_status image_load(const package *p, const package_image *which, image_code *out, taper_error *error) {
+  *out = (image_code){.fd = -1};
+  taper_status status = load(p, which, out, error);
+  if (status == TAPER_OK) return status;
+  image_unload(out);
+  return taper_add_context(error, status, "%s: image '%s'", p->path, which->name);
+}
+
+void image_unload(image_code *i) {
+  if (i->handle) dlclose(i->handle);
+  if (i->fd >= 0) close(i->fd);
+  *i = (image_code){.fd = -1};
+}

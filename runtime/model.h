@@ -1,0 +1,37 @@
+/* model.h - inside of the handles of taper.h. */
+#ifndef TAPER_MODEL_H
+#define TAPER_MODEL_H
+
+#include "runtime/device.h"
+#include "runtime/sample.h"
+
+struct taper_model {
+  taper_allocator allocator;
+  device *device;
+  char name[256];
+  package_tokenizer tokenizer;
+  int32_t end_token;
+};
+
+struct taper_session {
+  taper_model *model;
+  device_state *state;
+  uint32_t max_batch, context;
+  uint32_t *length;   /* [max_batch] tokens held */
+  int32_t *history;   /* [max_batch][context] the tokens themselves */
+  uint32_t *reached;  /* [max_batch] while a call runs: where its sequence has got to */
+  uint8_t *named;     /* [max_batch] while a call is checked: the sequence has an entry */
+  int32_t *token, *pos, *slot, *out_row; /* [row_cap] the batch being built */
+  float **logits;     /* [row_cap] */
+  float *probe_rows;  /* [probes][row_cap][width] */
+  float *next;        /* [vocab] logits of taper_generate */
+  sample_room room;   /* of taper_generate */
+};
+
+/* The tokens that sequence `seq` holds; taper_session_length of them. */
+const int32_t *session_history(const taper_session *s, uint32_t seq);
+
+/* Checks the `size` field of a struct the caller filled. */
+taper_status model_check_size(size_t given, size_t expected, const char *type, taper_error *error);
+
+#endif

@@ -1,0 +1,340 @@
+#include "runtime/package.h"
+#include "runtime/base/json_scan.h"
+#include "runtime/base/text.h"
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define WORD_CAP 64u
+
+/* The next of comma-separated words in *s: 1 a word, 0 the end, -1 an empty or overlong word or a character that words have not. */
+static int next_word(const char **s, char out[WORD_CAP]) {
+  if (**s == 0) return 0;
+  size_t n = strcspn(*s, ",");
+  if (n == 0 || n >= WORD_CAP || strspn(*s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") < n) return -1;
+  memcpy(out, *s, n);
+  out[n] = 0;
+  *s += n;
+  if (**s == ',') {
+    ++*s;
+    if (**s == 0) return -1;
+  }
+  return 1;
+}
+
+bool package_cpu_has(const char *word) {
+#if defined(__x86_64__)
+#define CPUF(name, macro) \
+  if (strcmp(word, name) == 0) return __builtin_cpu_supports(name) != 0;
+#include "runtime/abi/cpu_features.def"
+#undef CPUF
+#endif
+  (void)word;
+  return false;
+}
+
+static bool feature_is_known(const char *word) {
+#define CPUF(name, macro) \
+  if (strcmp(word, name) == 0) return true;
+#include "runtime/abi/cpu_features.def"
+#undef CPUF
+  return false;
+}
+
+static taper_status invalid(const package *p, const char *key, const char *cause, taper_error *error) {
+  const char *value = st_metadata(&p->file, key);
+  return TAPER_FAIL(error, TAPER_INVALID, "metadata '%s': '%.80s' %s; the package is damaged, compile it again", key, value ? value : "", cause);
+}
+
+static taper_status need(const package *p, const char *key, const char **out, taper_error *error) {
+  *out = st_metadata(&p->file, key);
+  if (*out) return TAPER_OK;
+  return TAPER_FAIL(error, TAPER_INVALID, "metadata '%s' is missing; the package is damaged, compile it again", key);
+}
+
+static bool is_hash(const char *s, size_t n) { return n == 32 && strspn(s, "0123456789abcdef") == 32; }
+
+static taper_status check_version(const package *p, taper_error *error) {
+  const char *version = st_metadata(&p->file, "taper.package"), *words, *target;
+  if (!version)
+    return TAPER_FAIL(error, TAPER_INVALID, "a safetensors file, but no package (no metadata 'taper.package'); make one with 'taperc compile'");
+  if (strcmp(version, "1") != 0)
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "package version '%.40s', this library reads version 1; compile the model again or update libtaper",
+                      version);
+  TAPER_TRY(need(p, "taper.features", &words, error));
+  if (*words) return TAPER_FAIL(error, TAPER_UNSUPPORTED, "needs the feature '%.80s' that this library has not; update libtaper", words);
+  TAPER_TRY(need(p, "taper.target", &target, error));
+  if (strcmp(target, "cpu") != 0)
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "compiled for the target '%.40s', this library runs 'cpu'; compile with --target cpu", target);
+  TAPER_TRY(need(p, "taper.machine", &words, error));
+#if defined(__x86_64__)
+  const char *machine = "x86_64-le";
+#else
+  const char *machine = "another one";
+#endif
+  if (strcmp(words, machine) != 0)
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "compiled for the machine '%.40s', this is %s; compile the model here", words, machine);
+  return TAPER_OK;
+}
+
+/* What a metadata value that is a JSON object holds: called once for each member, value is its first event. */
+typedef taper_status (*member_fn)(package *p, json_scan *scan, json_event key, json_event value, taper_error *error);
+
+static taper_status each_member(package *p, const char *metadata, member_fn visit, taper_error *error) {
+  const char *json;
+  TAPER_TRY(need(p, metadata, &json, error));
+  json_scan scan;
+  json_scan_init(&scan, json, strlen(json));
+  json_event e = json_scan_next(&scan);
+  taper_status status = TAPER_OK;
+  if (e.kind == JS_OBJECT) {
+    while (status == TAPER_OK && (e = json_scan_next(&scan)).kind == JS_KEY) status = visit(p, &scan, e, json_scan_next(&scan), error);
+    if (e.kind == JS_OBJECT_END) e = json_scan_next(&scan);
+  }
+  if (status == TAPER_OK && e.kind != JS_END)
+    status = TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: %s", scan.at, e.kind == JS_ERROR ? scan.error : "expected one object");
+  return status == TAPER_OK ? status : taper_add_context(error, status, "metadata '%s'", metadata);
+}
+
+static taper_status visit_param(package *p, json_scan *scan, json_event key, json_event value, taper_error *error) {
+  bool is_vocab = json_is(scan, key, "vocab"), is_context = json_is(scan, key, "context");
+  double number;
+  uint64_t integer;
+  if (value.kind == JS_ERROR) return TAPER_OK;
+  if (value.kind != JS_NUMBER || !json_double(scan, value, &number))
+    return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a parameter is a finite number", value.start);
+  if (!is_vocab && !is_context) return TAPER_OK;
+  uint32_t *field = is_vocab ? &p->vocab : &p->context;
+  if (*field || !json_u64(scan, value, &integer) || integer < 1 || integer > INT32_MAX)
+    return TAPER_FAIL(error, TAPER_INVALID, "'%s' stands there once, an integer from 1 to %d", is_vocab ? "vocab" : "context", INT32_MAX);
+  *field = (uint32_t)integer;
+  return TAPER_OK;
+}
+
+static taper_status visit_gate(package *p, json_scan *scan, json_event key, json_event value, taper_error *error) {
+  (void)p, (void)key;
+  double number;
+  bool is_array = value.kind == JS_ARRAY;
+  if (is_array) value = json_scan_next(scan);
+  for (; value.kind != JS_ARRAY_END; value = json_scan_next(scan)) {
+    if (value.kind == JS_ERROR) return TAPER_OK;
+    if (value.kind != JS_NUMBER || !json_double(scan, value, &number))
+      return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a gate is a finite number or an array of them", value.start);
+    if (!is_array) break;
+  }
+  return TAPER_OK;
+}
+
+static taper_status read_params(package *p, taper_error *error) {
+  TAPER_TRY(each_member(p, "taper.params", visit_param, error));
+  if (!p->vocab || !p->context) return invalid(p, "taper.params", "lacks 'vocab' or 'context'", error);
+  return each_member(p, "taper.gates", visit_gate, error);
+}
+
+static taper_status read_tokenizer(package *p, taper_error *error) {
+  const char *word;
+  TAPER_TRY(need(p, "taper.tokenizer", &word, error));
+  if (strcmp(word, "none") == 0) p->tokenizer = PACKAGE_TOKENIZER_NONE;
+  else if (strcmp(word, "bytes") == 0) p->tokenizer = PACKAGE_TOKENIZER_BYTES;
+  else return TAPER_FAIL(error, TAPER_UNSUPPORTED, "tokenizer '%.40s' is not known to this library; update libtaper", word);
+  if (p->tokenizer == PACKAGE_TOKENIZER_BYTES && p->vocab < 256)
+    return TAPER_FAIL(error, TAPER_INVALID, "a byte tokenizer needs a vocabulary of 256 or more, this one has %u", p->vocab);
+  p->end_token = -1;
+  uint64_t end;
+  word = st_metadata(&p->file, "taper.end_token");
+  if (!word) return TAPER_OK;
+  if (!number_parse_u64(word, strlen(word), &end) || end >= p->vocab) return invalid(p, "taper.end_token", "is no token id", error);
+  p->end_token = (int32_t)end;
+  return TAPER_OK;
+}
+
+static taper_status read_image(package *p, const char *word, taper_error *error) {
+  char key[WORD_CAP + 16], feature[WORD_CAP];
+  for (uint32_t i = 0; i < p->image_count; i++) {
+    if (strcmp(p->images[i].name, word) == 0) return invalid(p, "taper.arch", "names an image twice", error);
+  }
+  if (p->image_count == PACKAGE_MAX_IMAGES) return invalid(p, "taper.arch", "names too many images", error);
+  package_image *image = &p->images[p->image_count++];
+  memcpy(image->name, word, strlen(word) + 1);
+  snprintf(key, sizeof(key), "taper.cpu.%s", word);
+  TAPER_TRY(need(p, key, &image->features, error));
+  int more;
+  for (const char *s = image->features; (more = next_word(&s, feature)) != 0;) {
+    if (more < 0) return invalid(p, key, "is no list of CPU features", error);
+  }
+  snprintf(key, sizeof(key), "taper.image.%s", word);
+  image->object = st_find(&p->file, key);
+  if (!image->object) return TAPER_FAIL(error, TAPER_INVALID, "tensor '%s' is missing; the package is damaged, compile it again", key);
+  if (image->object->dtype != ST_U8 || image->object->rank != 1 || image->object->bytes == 0)
+    return TAPER_FAIL(error, TAPER_INVALID, "tensor '%s': an image is a U8 tensor of one dimension; compile the package again", key);
+  return TAPER_OK;
+}
+
+static taper_status read_images(package *p, taper_error *error) {
+  const char *s;
+  char word[WORD_CAP];
+  int more;
+  TAPER_TRY(need(p, "taper.arch", &s, error));
+  while ((more = next_word(&s, word)) != 0) {
+    if (more < 0) return invalid(p, "taper.arch", "is no list of images", error);
+    TAPER_TRY(read_image(p, word, error));
+  }
+  return p->image_count ? TAPER_OK : invalid(p, "taper.arch", "names no image", error);
+}
+
+static bool is_padding(const char *name) { return strncmp(name, "__pad.", 6) == 0; }
+
+static taper_status visit_hash(package *p, json_scan *scan, json_event key, json_event value, taper_error *error) {
+  char name[1024];
+  if (value.kind == JS_ERROR) return TAPER_OK;
+  if (key.length >= sizeof(name)) return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a name of %zu bytes", key.start, key.length);
+  json_decode(scan, key, name, NULL);
+  const st_tensor *t = st_find(&p->file, name);
+  if (!t) return TAPER_FAIL(error, TAPER_INVALID, "tensor '%.80s' is not in the file", name);
+  if (value.kind != JS_STRING || !is_hash(scan->s + value.start, value.length))
+    return TAPER_FAIL(error, TAPER_INVALID, "tensor '%.80s': the hash is not 32 hex digits", name);
+  hash128 *h = &p->hashes[t - p->file.tensors];
+  if (h->hex[0]) return TAPER_FAIL(error, TAPER_INVALID, "tensor '%.80s' stands twice", name);
+  memcpy(h->hex, scan->s + value.start, 32);
+  return TAPER_OK;
+}
+
+static taper_status read_hashes(package *p, taper_error *error) {
+  p->hashes = memory_zalloc(&p->allocator, p->file.count, sizeof(hash128));
+  if (!p->hashes) return memory_exhausted(error, "the hash table", p->file.count * sizeof(hash128));
+  TAPER_TRY(each_member(p, "taper.hashes", visit_hash, error));
+  for (size_t i = 0; i < p->file.count; i++) {
+    const char *name = p->file.tensors[i].name;
+    if (!p->hashes[i].hex[0] && !is_padding(name))
+      return TAPER_FAIL(error, TAPER_INVALID, "metadata 'taper.hashes': tensor '%.80s' has none; the package is damaged, compile it again", name);
+  }
+  return TAPER_OK;
+}
+
+static void log_unknown_keys(const package *p, taper_log_fn log, void *user) {
+  static const char *const known[] = {"taper.package", "taper.features", "taper.name",      "taper.model",   "taper.target",   "taper.arch",
+                                      "taper.machine", "taper.gates",    "taper.params",    "taper.tokenizer", "taper.options",  "taper.versions",
+                                      "taper.hashes",  "taper.end_token"};
+  for (size_t i = 0; log && i < p->file.metadata_count; i++) {
+    const char *key = p->file.metadata[i].key;
+    bool found = strncmp(key, "taper.", 6) != 0 || strncmp(key, "taper.cpu.", 10) == 0;
+    for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) found = found || strcmp(key, known[k]) == 0;
+    char line[256];
+    if (found) continue;
+    snprintf(line, sizeof(line), "%.120s: metadata '%.80s' is unknown to this version and not used", p->path, key);
+    log(user, TAPER_LOG_WARNING, line);
+  }
+}
+
+static taper_status read_fields(package *p, taper_error *error) {
+  const char *words;
+  TAPER_TRY(check_version(p, error));
+  TAPER_TRY(need(p, "taper.name", &p->name, error));
+  size_t n = strlen(p->name);
+  if (n == 0 || n > 255) return invalid(p, "taper.name", "is no name of 1 to 255 bytes", error);
+  TAPER_TRY(need(p, "taper.model", &p->model, error));
+  if (!is_hash(p->model, strlen(p->model))) return invalid(p, "taper.model", "is not 32 hex digits", error);
+  TAPER_TRY(need(p, "taper.options", &words, error));
+  TAPER_TRY(need(p, "taper.versions", &words, error));
+  TAPER_TRY(read_params(p, error));
+  TAPER_TRY(read_tokenizer(p, error));
+  TAPER_TRY(read_images(p, error));
+  return read_hashes(p, error);
+}
+
+taper_status package_open(const char *path, const taper_allocator *allocator, taper_log_fn log, void *log_user, package *out,
+                          taper_error *error) {
+  memset(out, 0, sizeof(*out));
+  TAPER_TRY(st_open(path, &out->file, error));
+  out->allocator = *allocator;
+  out->path = out->file.path;
+  out->target = "cpu";
+  taper_status status = read_fields(out, error);
+  if (status == TAPER_OK) return log_unknown_keys(out, log, log_user), TAPER_OK;
+  package_close(out);
+  return taper_add_context(error, status, "%s", path);
+}
+
+void package_close(package *p) {
+  memory_free(&p->allocator, p->hashes);
+  st_close(&p->file);
+  memset(p, 0, sizeof(*p));
+}
+
+void package_release_pages(const package *p, uint64_t first, uint64_t bytes) {
+  uintptr_t begin = ((uintptr_t)p->file.map.data + first + 4095) & ~(uintptr_t)4095;
+  uintptr_t end = ((uintptr_t)p->file.map.data + first + bytes) & ~(uintptr_t)4095;
+  if (end > begin) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+typedef struct verify_job {
+  const package *p;
+  _Atomic size_t next;
+  _Atomic size_t bad; /* lowest index whose hash differs; count: none */
+} verify_job;
+
+static bool hash_matches(const package *p, size_t i) {
+  enum { CHUNK = 8 << 20 };
+  const st_tensor *t = &p->file.tensors[i];
+  hash_stream *h = hash_begin();
+  if (!h) return memcmp(hash_bytes(t->data, t->bytes).hex, p->hashes[i].hex, 32) == 0; /* no memory for a stream: in one go */
+  for (uint64_t at = 0; at < t->bytes; at += CHUNK) {
+    uint64_t n = t->bytes - at < CHUNK ? t->bytes - at : CHUNK;
+    hash_update(h, (const char *)t->data + at, n);
+    package_release_pages(p, t->offset + at, n);
+  }
+  hash128 got = hash_end(h);
+  return memcmp(got.hex, p->hashes[i].hex, 32) == 0;
+}
+
+static void verify_part(void *arg, uint32_t stage, uint32_t part) {
+  (void)stage, (void)part;
+  verify_job *job = arg;
+  for (size_t i; (i = atomic_fetch_add(&job->next, 1)) < job->p->file.count;) {
+    if (!job->p->hashes[i].hex[0] || hash_matches(job->p, i)) continue;
+    size_t bad = atomic_load(&job->bad);
+    while (i < bad && !atomic_compare_exchange_weak(&job->bad, &bad, i)) {}
+  }
+}
+
+taper_status package_verify(const package *p, pool *workers, taper_error *error) {
+  verify_job job = {.p = p, .bad = p->file.count};
+  pool_run(workers, &(pool_job){.part = verify_part, .arg = &job, .stages = 1});
+  size_t bad = atomic_load(&job.bad);
+  if (bad == p->file.count) return TAPER_OK;
+  return TAPER_FAIL(error, TAPER_INVALID, "%s: tensor '%.80s': its bytes do not match its hash; the file is damaged, copy or compile it again",
+                    p->path, p->file.tensors[bad].name);
+}
+
+/* Appends the features of `list` that this CPU lacks to out, comma-separated; returns their number. */
+static unsigned missing_features(const char *list, char *out, size_t cap) {
+  char word[WORD_CAP];
+  unsigned n = 0;
+  size_t used = 0;
+  out[0] = 0;
+  while (next_word(&list, word) > 0) {
+    if (feature_is_known(word) && package_cpu_has(word)) continue;
+    n++;
+    int k = snprintf(out + used, cap - used, "%s%s", used ? ", " : "", word);
+    used = k < 0 || (size_t)k >= cap - used ? cap - 1 : used + (size_t)k;
+  }
+  return n;
+}
+
+taper_status package_choose_image(const package *p, const char *name, const package_image **out, taper_error *error) {
+  char missing[160], all[600] = "";
+  size_t used = 0;
+  bool named = false;
+  for (uint32_t i = 0; i < p->image_count; i++) {
+    const package_image *image = &p->images[i];
+    if (name && strcmp(name, image->name) != 0) continue;
+    named = true;
+    if (missing_features(image->features, missing, sizeof(missing)) == 0) return *out = image, TAPER_OK;
+    int k = snprintf(all + used, sizeof(all) - used, "%s'%s' needs %s", used ? "; " : "", image->name, missing);
+    used = k < 0 || (size_t)k >= sizeof(all) - used ? sizeof(all) - 1 : used + (size_t)k;
+  }
+  if (!named)
+    return TAPER_FAIL(error, TAPER_INVALID, "%s: there is no image '%.40s'; the package has %s", p->path, name, st_metadata(&p->file, "taper.arch"));
+  return TAPER_FAIL(error, TAPER_UNSUPPORTED, "%s: this CPU cannot run the package: %s; compile the model here, or with a lower --arch", p->path, all);
+}
