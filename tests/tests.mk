@@ -60,3 +60,6 @@ fuzz/%: setup-check
 build/fuzz/tests/%: tests/fuzz/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
 	@mkdir -p $(@D)
 	@clang $(ALL_CFLAGS) -fsanitize=fuzzer,address,undefined -o build/fuzz/$* $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group -ljansson -lm -lpthread -ldl
+
+# what tests/numerics/ops.py drives
+unit: $(B)/tests/unit/eval_tir

@@ -1,0 +1,448 @@
+"""Every op of the IR against NumPy in float64, on nasty shapes: one .tir a case, evaluated by tests/unit/eval_tir, compared to 1e-12 relative.
+
+Formulas here are from tapernorm.md 1 and the papers, not from the compiler. Constants are float32, as stored; arithmetic is float64.
+"""
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/release")
+TOOL = os.path.join(BUILD, "tests", "unit", "eval_tir")
+TOLERANCE = 1e-12
+counts = {"ok": 0, "bad": 0}
+tested = set()
+erf = np.vectorize(math.erf)
+
+
+def dims(shape):
+    return "[" + ",".join(str(s) for s in shape) + "]"
+
+
+def declared(array):
+    return ("i32" if array.dtype.kind == "i" else "f32") + dims(array.shape)
+
+
+class Case:
+    """Constants, then ops; `op` returns the name of its value."""
+
+    def __init__(self, name, seed=0):
+        self.name, self.globals, self.body, self.tensors, self.n = name, [], [], {}, 0
+        self.rng = np.random.default_rng(seed + sum(map(ord, name)))
+
+    def const(self, array):
+        array = np.ascontiguousarray(array, dtype=np.int32 if np.asarray(array).dtype.kind == "i" else np.float32)
+        key = "c%d" % len(self.tensors)
+        self.tensors[key] = array
+        self.globals.append('%%%s = const {tensor = "%s"} : %s' % (key, key, declared(array)))
+        return "%" + key, array.astype(np.float64) if array.dtype.kind == "f" else array
+
+    def normal(self, *shape, scale=1.0, mean=0.0):
+        return self.const((self.rng.standard_normal(shape) * scale + mean).astype(np.float32))
+
+    def gate(self, value):
+        self.globals.append('%%g%d = gate {name = "g%d", value = [%s]} : f32[1]' % (self.n, self.n, float(value).hex()))
+        self.n += 1
+        return "%%g%d" % (self.n - 1), float(value)
+
+    def arg(self, name, type_):
+        self.body.append('%%%s = arg {name = "%s"} : %s' % (name, name, type_))
+        return "%" + name
+
+    def op(self, op, operands, shape, attrs="", name="", dtype="f32"):
+        tested.add(op)
+        self.n += 1
+        self.body.append("%%v%d = %s %s%s : %s%s%s" % (self.n, op, ", ".join(operands), " {%s}" % attrs if attrs else "", dtype, dims(shape),
+                                                      ' "%s"' % name if name else ""))
+        return "%%v%d" % self.n
+
+    def text(self, results):
+        return ('tir 1\nmodule "%s" {\n  ' % self.name + "\n  ".join(self.globals) + "\n  entry @main {\n    " + "\n    ".join(self.body)
+                + "\n    return " + ", ".join(results) + "\n  }\n}\n")
+
+    def run(self, results, inputs=None, options=()):
+        """-> (results, None) or (None, stderr)"""
+        with tempfile.TemporaryDirectory() as folder:
+            tir, given, out = (os.path.join(folder, n) for n in ("x.tir", "in.safetensors", "out.safetensors"))
+            with open(tir, "w") as f:
+                f.write(self.text(results))
+            save_file(dict(self.tensors, **(inputs or {}), __pad=np.zeros(1, np.float32)), given)
+            p = subprocess.run([TOOL, tir, given, out] + list(options), stderr=subprocess.PIPE, timeout=60)
+            return (load_file(out), None) if p.returncode == 0 else (None, p.stderr.decode())
+
+    def check(self, wanted, inputs=None, options=(), tolerance=TOLERANCE):
+        """wanted: [(value, array)]"""
+        got, error = self.run([v for v, _ in wanted], inputs, options)
+        if got is None:
+            return report(self.name, error.strip())
+        for i, (_, want) in enumerate(wanted):
+            compare(self.name, got["out.%d" % i], want, tolerance)
+        return got
+
+
+def report(name, why=None):
+    counts["bad" if why else "ok"] += 1
+    print("not ok %s: %s" % (name, why) if why else "ok " + name)
+
+
+def compare(name, got, want, tolerance=TOLERANCE):
+    want = np.asarray(want, np.float64)
+    if got.shape != want.shape:
+        return report(name, "shape %s, expected %s" % (got.shape, want.shape))
+    if not np.all(np.isfinite(got)):
+        return report(name, "not finite")
+    worst = np.max(np.abs(got - want)) / max(np.max(np.abs(want)), 1e-300)
+    report(name, None if worst <= tolerance else "relative error %.3g" % worst)
+
+
+# ---- norms ----
+def center(x):
+    return x - x.mean(-1, keepdims=True)
+
+
+def r_of(x, eps):
+    return np.sqrt((x * x).mean(-1, keepdims=True) + eps)
+
+
+def norms():
+    for shape in ((1, 1), (1, 20), (7, 20), (2, 3, 5), (2, 3, 2, 12), (3, 257)):
+        d = shape[-1]
+        for kind, eps, scale, mean in (("plain", 1e-6, 1.0, 0.0), ("tiny variance", 1e-12, 1e-7, 0.0), ("large mean", 1e-5, 1.0, 1000.0)):
+            c = Case("norms %s %s" % (dims(shape), kind))
+            xv, x = c.normal(*shape, scale=scale, mean=mean)
+            wv, w = c.normal(d)
+            tv, t = c.normal(d, scale=3.0)
+            bv, b = c.normal(d)
+            cv, k = c.normal(1, scale=0.1, mean=18.0)
+            av, a = c.normal(1)
+            e = "eps = %s" % eps.hex()
+            want = [(c.op("rms_norm", [xv, wv], shape, e), x / r_of(x, eps) * w),
+                    (c.op("layer_norm", [xv, wv, bv], shape, e), center(x) / r_of(center(x), eps) * w + b),
+                    (c.op("inv_rms", [xv], shape[:-1] + (1,), e), 1 / r_of(x, eps)),
+                    (c.op("inv_std", [xv], shape[:-1] + (1,), e), 1 / r_of(center(x), eps)),
+                    (c.op("dyt", [xv, av, wv, bv], shape), w * np.tanh(a * x) + b),
+                    (c.op("scale", [xv, wv], shape), x * w),
+                    (c.op("shift", [xv, bv], shape), x + b),
+                    (c.op("center", [xv], shape), center(x))]
+            for g in (0.0, 1.0, 0.3125, 0.0009765625):
+                gv, _ = c.gate(g)
+                want.append((c.op("taper_rms_norm", [xv, wv, tv, cv, gv], shape, e), g * x / r_of(x, eps) * w + (1 - g) * k * x * t))
+                want.append((c.op("taper_layer_norm", [xv, wv, bv, tv, cv, gv], shape, e),
+                             b + g * center(x) / r_of(center(x), eps) * w + (1 - g) * k * center(x) * t))
+            s = c.op("inv_rms", [xv], shape[:-1] + (1,), e)
+            want.append((c.op("row_scale", [xv, s], shape), x / r_of(x, eps)))
+            # the mean is subtracted in another order: digits that a large mean costs are lost on either side
+            c.check(want, tolerance=TOLERANCE if kind != "large mean" else 1e-10)
+    for rows, d in ((5, 3), (1, 7), (172, 20)):
+        c = Case("axis 0 [%d,%d]" % (rows, d))
+        xv, x = c.normal(rows, d)
+        wv, w = c.normal(rows)
+        c.check([(c.op("scale", [xv, wv], (rows, d), "axis = 0"), x * w[:, None]), (c.op("center", [xv], (rows, d), "axis = 0"), x - x.mean(0)),
+                 (c.op("center", [xv], (rows, d), "axis = -1"), center(x))])
+    branches()
+    defaults()
+
+
+def branches():
+    """At g = 0 the live branch is not looked at, at g = 1 the tapered one, be it NaN or absent."""
+    for g in (0.0, 1.0):
+        for how in ("nan", "absent"):
+            for kind in ("rms", "ln"):
+                c = Case("branch g=%g %s %s" % (g, kind, how))
+                xv, x = c.normal(3, 8)
+                wv, w = c.normal(8)
+                tv, t = c.normal(8)
+                bv, b = c.normal(8)
+                cv, k = c.normal(1)
+                gv, _ = c.gate(g)
+                for key in (["c1"] if g == 0 else ["c2", "c4"]):
+                    if how == "nan":
+                        c.tensors[key][...] = np.nan
+                    else:
+                        del c.tensors[key]
+                if kind == "rms":
+                    y = c.op("taper_rms_norm", [xv, wv, tv, cv, gv], (3, 8))
+                    want = k * x * t if g == 0 else x / r_of(x, 1e-6) * w
+                else:
+                    y = c.op("taper_layer_norm", [xv, wv, bv, tv, cv, gv], (3, 8))
+                    want = b + (k * center(x) * t if g == 0 else center(x) / r_of(center(x), 1e-5) * w)
+                c.check([(y, want)])
+    c = Case("a zero row at g = 0 and eps = 0")
+    xv, x = c.const(np.zeros((2, 4), np.float32))
+    wv, w = c.normal(4)
+    kv, _ = c.const(np.ones(1, np.float32))
+    gv, _ = c.gate(0)
+    c.check([(c.op("taper_rms_norm", [xv, wv, wv, kv, gv], (2, 4), "eps = 0x0p+0"), x)])
+    c = Case("a gate between needs both branches")
+    xv, _ = c.normal(2, 4)
+    wv, _ = c.normal(4)
+    kv, _ = c.normal(1)
+    gv, _ = c.gate(0.5)
+    del c.tensors["c1"]
+    _, error = c.run([c.op("taper_rms_norm", [xv, wv, wv, kv, gv], (2, 4))])
+    report(c.name, None if error and "'c1' has no data" in error else "expected an error that names the tensor, got %r" % error)
+
+
+def defaults():
+    c = Case("default eps")
+    xv, x = c.normal(3, 20, scale=1e-3)
+    wv, w = c.const(np.ones(20, np.float32))
+    bv, b = c.const(np.zeros(20, np.float32))
+    c.check([(c.op("rms_norm", [xv, wv], (3, 20)), x / r_of(x, 1e-6)), (c.op("layer_norm", [xv, wv, bv], (3, 20)), center(x) / r_of(center(x), 1e-5)),
+             (c.op("inv_std", [xv], (3, 1)), 1 / r_of(center(x), 1e-5)), (c.op("inv_rms", [xv], (3, 1)), 1 / r_of(x, 1e-6))])
+
+
+# ---- elementwise ----
+def elementwise():
+    c = Case("elementwise")
+    values = np.concatenate([np.linspace(-12, 12, 401), [-700.0, -40.0, -1e-8, 0.0, 1e-8, 40.0, 700.0]]).astype(np.float32)
+    xv, x = c.const(values)
+    n = (len(values),)
+    sig = np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
+    gelu = np.array([0.5 * v * math.erfc(-v / math.sqrt(2)) for v in x])
+    want = {"gelu": gelu, "gelu_tanh": 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3))), "silu": x * sig, "sigmoid": sig,
+            "relu": np.maximum(x, 0), "tanh": np.tanh(x), "neg": -x}
+    checks = [(c.op(o, [xv], n), w) for o, w in want.items()]
+    checks.append((c.op("softcap", [xv], n, "cap = 0x1.ep+4"), 30 * np.tanh(x / 30)))
+    c.check(checks)
+    c = Case("exact gelu keeps its digits far out")
+    xv, x = c.const(np.array([-9.0, -20.0, -30.0], np.float32))
+    got = c.check([(c.op("gelu", [xv], (3,)), [0.5 * v * math.erfc(-v / math.sqrt(2)) for v in x])])
+    if got:
+        want = np.array([0.5 * v * math.erfc(-v / math.sqrt(2)) for v in x])
+        report(c.name + ", each", None if np.all(np.abs(got["out.0"] / want - 1) < 1e-12) else "%s" % got["out.0"])
+    c = Case("exp sqrt")
+    xv, x = c.const(np.linspace(0, 50, 99).astype(np.float32))
+    c.check([(c.op("exp", [xv], (99,)), np.exp(x)), (c.op("sqrt", [xv], (99,)), np.sqrt(x))])
+    for shape in ((1,), (20,), (3, 7), (2, 3, 5)):
+        c = Case("binary " + dims(shape))
+        xv, x = c.normal(*shape)
+        yv, y = c.normal(*shape, mean=5.0)
+        ov, o = c.normal(1, mean=4.0)
+        ops = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+        c.check([(c.op(n, [xv, yv], shape), f(x, y)) for n, f in ops.items()] + [(c.op(n, [xv, ov], shape), f(x, o)) for n, f in ops.items()]
+                + [(c.op(n, [ov, yv], shape), f(o, y)) for n, f in ops.items()])
+
+
+# ---- linear algebra ----
+def linear_algebra():
+    for rows, i, o in ((1, 1, 1), (1, 20, 3), (5, 7, 172), (3, 257, 1)):
+        c = Case("linear %d x %d -> %d" % (rows, i, o))
+        xv, x = c.normal(rows, i)
+        wv, w = c.normal(o, i)
+        bv, b = c.normal(o)
+        vv, v = c.normal(i)
+        c.check([(c.op("linear", [xv, wv], (rows, o)), x @ w.T), (c.op("linear", [xv, wv, bv], (rows, o)), x @ w.T + b),
+                 (c.op("linear", [vv, wv, bv], (o,)), w @ v + b)], tolerance=1e-11 if i > 100 else TOLERANCE)
+        c2 = Case("linear global %d x %d -> %d" % (rows, i, o))
+        vv, v = c2.normal(i)
+        wv, w = c2.normal(o, i)
+        y = c2.op("linear", [vv, wv], (o,))
+        c2.globals += c2.body
+        c2.body = []
+        c2.check([(y, w @ v)], options=["--global"])
+    c = Case("concat slice heads")
+    av, a = c.normal(2, 3, 4)
+    bv, b = c.normal(2, 3, 1)
+    mv, m = c.normal(5, 7)
+    nv, n = c.normal(2, 7)
+    both = c.op("concat", [av, bv, av], (2, 3, 9))
+    rows = c.op("concat", [mv, nv], (7, 7), "axis = 0")
+    split = c.op("split_heads", [av], (2, 3, 2, 2), "heads = 2")
+    c.check([(both, np.concatenate([a, b, a], -1)), (rows, np.concatenate([m, n], 0)), (c.op("concat", [av, av], (2, 6, 4), "axis = 1"), np.concatenate([a, a], 1)),
+             (c.op("slice", [both], (2, 3, 3), "size = 3, start = 4"), np.concatenate([a, b, a], -1)[..., 4:7]), (split, a.reshape(2, 3, 2, 2)),
+             (c.op("merge_heads", [split], (2, 3, 4)), a), (c.op("probe", [av], (2, 3, 4), 'name = "p"'), a)])
+
+
+# ---- attention ----
+def inv_freq(dims_, theta, scaling=None, factor=1.0, low=1.0, high=4.0, original=8192):
+    f = theta ** (-2 * np.arange(dims_ // 2) / dims_)
+    if scaling == "linear":
+        return f / factor
+    if scaling == "llama3":
+        wave = 2 * math.pi / f
+        smooth = (original / wave - low) / (high - low)
+        return np.where(wave < original / high, f, np.where(wave > original / low, f / factor, (1 - smooth) * f / factor + smooth * f))
+    return f
+
+
+def rope(x, position, f, interleaved):
+    n = len(f)
+    angle = position[:, :, None, None] * f
+    cos, sin = np.cos(angle), np.sin(angle)
+    y = x.copy()
+    a, b = (slice(0, 2 * n, 2), slice(1, 2 * n, 2)) if interleaved else (slice(0, n), slice(n, 2 * n))
+    y[..., a], y[..., b] = x[..., a] * cos - x[..., b] * sin, x[..., b] * cos + x[..., a] * sin
+    return y
+
+
+def ropes():
+    for heads, hd, rotated in ((1, 2, 2), (3, 12, 12), (2, 20, 6), (1, 20, 20), (4, 7, 4)):
+        for interleaved in (0, 1):
+            for scaling in (None, "linear", "llama3"):
+                c = Case("rope %d heads of %d, %d rotated, interleaved %d, %s" % (heads, hd, rotated, interleaved, scaling))
+                xv, x = c.normal(2, 5, heads, hd)
+                pv, p = c.const(np.array([[0, 1, 2, 3, 4], [100, 101, 8192, 3, 131071]], np.int32))
+                attrs, f = ["theta = 0x1.e848p+18", "interleaved = %d" % interleaved], None
+                if rotated != hd:
+                    attrs.append("dims = %d" % rotated)
+                if scaling:
+                    attrs += ['scaling = "%s"' % scaling, "scaling_factor = 8"]
+                if scaling == "llama3":
+                    attrs += ["scaling_low = 1", "scaling_high = 4", "scaling_original = 8192"]
+                f = inv_freq(rotated, 500000.0, scaling, 8.0)
+                # an angle of 1e5 radians carries an error of 1e5 x 2^-53 from the product alone
+                c.check([(c.op("rope", [xv, pv], x.shape, ", ".join(attrs)), rope(x, p.astype(float), f, interleaved))], tolerance=1e-10)
+    c = Case("rope, theta 10000 by default")
+    xv, x = c.normal(1, 3, 2, 8)
+    pv, p = c.const(np.array([[5, 6, 7]], np.int32))
+    c.check([(c.op("rope", [xv, pv], x.shape), rope(x, p.astype(float), inv_freq(8, 10000.0), 0))])
+
+
+def attend(q, k, v, first, last, scale, cap):
+    s = k[first:last + 1] @ q * scale
+    if cap:
+        s = cap * np.tanh(s / cap)
+    e = np.exp(s - s.max())
+    return e / e.sum() @ v[first:last + 1]
+
+
+def attention(q, k, v, scale=None, cap=0.0, window=0):
+    batch, time, heads, hd = q.shape
+    group = heads // k.shape[2]
+    y = np.zeros(q.shape[:3] + v.shape[3:])
+    for b in range(batch):
+        for t in range(time):
+            for h in range(heads):
+                y[b, t, h] = attend(q[b, t, h], k[b, :, h // group], v[b, :, h // group], max(0, t - window + 1) if window else 0, t,
+                                    scale or 1 / math.sqrt(hd), cap)
+    return y
+
+
+def attentions():
+    for heads, kv, hd, hdv, time in ((1, 1, 20, 20, 1), (1, 1, 1, 1, 4), (6, 2, 12, 12, 5), (4, 4, 3, 7, 6), (8, 1, 5, 5, 3)):
+        for attrs, options in (("", {}), ("window = 2", {"window": 2}), ("window = 1", {"window": 1}), ("cap = 0x1.4p+1", {"cap": 2.5}),
+                               ("scale = 0x1.8p-2, window = 3, cap = 50", {"scale": 0.375, "window": 3, "cap": 50.0})):
+            c = Case("attention %d/%d heads of %d/%d, T %d {%s}" % (heads, kv, hd, hdv, time, attrs))
+            qv, q = c.normal(2, time, heads, hd, scale=3.0)
+            kv_, k = c.normal(2, time, kv, hd, scale=3.0)
+            vv, v = c.normal(2, time, kv, hdv)
+            c.check([(c.op("attention", [qv, kv_, vv], (2, time, heads, hdv), attrs), attention(q, k, v, **options))])
+
+
+def caches():
+    """Chunks at different positions, ragged: the same as attention over the whole sequence."""
+    heads, kv, hd, hdv, context, time = 6, 2, 5, 3, 9, 4
+    for attrs, options in (("", {}), ("window = 3, cap = 2", {"window": 3, "cap": 2.0})):
+        c = Case("cache {%s}" % attrs)
+        rng = c.rng
+        pos, length = np.array([0, 5, 2], np.int32), np.array([4, 4, 1], np.int32)
+        q, k, v = (rng.standard_normal((3, context, n, d)).astype(np.float32) for n, d in ((heads, hd), (kv, hd), (kv, hdv)))
+        states = [np.zeros((3, kv, context, d)) for d in (hd, hdv)]
+        chunk = {n: np.zeros((3, time) + a.shape[2:], np.float32) for n, a in (("q", q), ("k", k), ("v", v))}
+        want = np.zeros((3, time, heads, hdv))
+        after = [s.copy() for s in states]
+        for b in range(3):
+            p, n = pos[b], length[b]
+            whole = attention(*(a[b:b + 1].astype(float) for a in (q, k, v)), **options)[0]
+            want[b, :n] = whole[p:p + n]
+            for name, a in (("q", q), ("k", k), ("v", v)):
+                chunk[name][b] = rng.standard_normal(a.shape[2:])  # rows beyond len: anything
+                chunk[name][b, :n] = a[b, p:p + n]
+            for s, end, a in ((states, p, None), (after, p + n, None)):
+                s[0][b, :, :end], s[1][b, :, :end] = k[b, :end].swapaxes(0, 1), v[b, :end].swapaxes(0, 1)
+        args = [c.arg("pos", "i32[B]"), c.arg("len", "i32[B]")]
+        k0, v0 = c.arg("k0", "state f32[B,%d,%d,%d]" % (kv, context, hd)), c.arg("v0", "state f32[B,%d,%d,%d]" % (kv, context, hdv))
+        # a batch given by pos and len alone: q, k, v come as embeddings of row numbers
+        tv = c.arg("tokens", "i32[B,T]")
+
+        def stream(name, n, d):
+            table, _ = c.const(chunk[name].reshape(3 * time, n * d))
+            x = c.op("embed", [tv, table], ("B", "T", n * d))
+            return c.op("split_heads", [x], ("B", "T", n, d), "heads = %d" % n)
+
+        qv, kv_, vv = stream("q", heads, hd), stream("k", kv, hd), stream("v", kv, hdv)
+        k1 = c.op("cache_append", [k0, kv_] + args, ("B", kv, context, hd), dtype="state f32")
+        v1 = c.op("cache_append", [v0, vv] + args, ("B", kv, context, hdv), dtype="state f32")
+        y = c.op("cache_attention", [qv, k1, v1] + args, ("B", "T", heads, hdv), attrs)
+        inputs = {"tokens": np.arange(3 * time, dtype=np.int32).reshape(3, time), "pos": pos, "len": length, "state.0": states[0], "state.1": states[1]}
+        got, error = c.run([y, k1, v1], inputs, ["--batch", "3", "--time", str(time)])
+        if got is None:
+            report(c.name, error)
+            continue
+        for b in range(3):
+            compare(c.name + " sequence %d" % b, got["out.0"][b, :length[b]], want[b, :length[b]])
+        for i in range(2):
+            compare(c.name + " state %d" % i, got["out.%d" % (i + 1)], after[i])
+            compare(c.name + " state %d in place" % i, got["state.%d" % i], after[i])
+        inputs["pos"] = np.array([0, 6, 2], np.int32)
+        _, error = c.run([y, k1, v1], inputs, ["--batch", "3", "--time", str(time)])
+        report(c.name + " beyond the context", None if error and "6 cached and 4 new" in error and "context of 9" in error else repr(error))
+
+
+# ---- inputs, losses, probes ----
+def rest():
+    c = Case("embed and positions")
+    tv, pv = c.arg("tokens", "i32[B,T]"), c.arg("pos", "i32[B]")
+    ev, e = c.normal(7, 3)
+    wv, w = c.normal(20, 3)
+    where = c.op("positions", [tv, pv], ("B", "T"), dtype="i32")
+    x = c.op("embed", [tv, ev], ("B", "T", 3))
+    y = c.op("embed", [where, wv], ("B", "T", 3))
+    z = c.op("add", [x, y], ("B", "T", 3))
+    sv, s = c.normal(3)
+    c.body.append('%%pr = probe %s, %s {name = "layers.0"} : f32[B,T,3]' % (z, sv))
+    tokens, pos = np.array([[0, 6], [3, 3]], np.int32), np.array([4, 18], np.int32)
+    want = e[tokens] + w[pos[:, None] + np.arange(2)]
+    got = c.check([("%pr", want), (where, pos[:, None] + np.arange(2))], {"tokens": tokens, "pos": pos}, ["--batch", "2", "--time", "2"])
+    if got:
+        compare("probe with an inverse scale", got["probe.layers.0"], want * s)
+    for label, bad in (("id", {"tokens": np.array([[0, 7], [3, 3]], np.int32), "pos": pos}), ("negative id", {"tokens": np.array([[0, -1], [3, 3]], np.int32), "pos": pos}),
+                       ("position", {"tokens": tokens, "pos": np.array([4, 19], np.int32)})):
+        _, error = c.run(["%pr"], bad, ["--batch", "2", "--time", "2"])
+        report(label + " beyond the table", None if error and "is outside the" in error else repr(error))
+    got, error = c.run(["%pr"], {"tokens": np.array([[0, 99], [3, 3]], np.int32), "pos": pos, "len": np.array([1, 2], np.int32)}, ["--batch", "2", "--time", "2"])
+    report("an id beyond the table in a row without token", None if got else error)
+    for vocab in (1, 257):
+        c = Case("losses, vocab %d" % vocab)
+        lv, logits = c.normal(2, 3, vocab, scale=200.0)
+        target = c.rng.integers(0, vocab, (2, 3)).astype(np.int32)
+        tv, _ = c.const(target)
+        sv, s = c.normal(1, mean=3.0)
+        top = logits.max(-1, keepdims=True)
+        ce = np.log(np.exp(logits - top).sum(-1)) + top[..., 0] - np.take_along_axis(logits, target[..., None], -1)[..., 0]
+        ce_v = c.op("cross_entropy", [lv, tv], (2, 3))
+        c.check([(ce_v, ce), (c.op("mean", [ce_v], (1,)), [ce.mean()]),
+                 (c.op("scale_loss", [lv, sv], (1,), "eps = 0x1p-10, weight = 0x1p-2"), [0.25 * np.mean((r_of(logits, 2.0 ** -10)[..., 0] - s) ** 2)]),
+                 (c.op("scale_loss", [lv, sv], (1,)), [0.1 * np.mean((r_of(logits, 1e-6)[..., 0] - s) ** 2)])])
+    c = Case("rounding every op to f32")
+    xv, x = c.normal(4, 9)
+    yv, y = c.normal(4, 9)
+    want = (x.astype(np.float32) * y.astype(np.float32)).astype(np.float32) + x.astype(np.float32)
+    m = c.op("mul", [xv, yv], (4, 9))
+    c.check([(c.op("add", [m, xv], (4, 9)), want)], options=["--round"], tolerance=0)
+    tested.update(["const", "gate", "arg", "return", "probe", "param"])
+
+
+def all_ops_are_tested():
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    with open(os.path.join(root, "compiler", "ir", "op.def")) as f:
+        ops = [line.split('"')[1] for line in f if line.startswith("OP(")]
+    missing = [o for o in ops if o not in tested]
+    report("every op of op.def has a case", "none for " + ", ".join(missing) if missing else None)
+
+
+def main():
+    if not os.path.exists(TOOL):
+        print("not ok ops: %s is not built" % TOOL)
+        sys.exit(1)
+    for group in (norms, elementwise, linear_algebra, ropes, attentions, caches, rest, all_ops_are_tested):
+        group()
+    sys.exit(1 if counts["bad"] else 0)
+
+
+main()
