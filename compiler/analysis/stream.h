@@ -4,11 +4,10 @@
 
 #include "compiler/analysis/readers.h"
 
-/* A term of the sum: a value of the entry made by another op than add, sub or a probe (user: none, its value is a member), or a global value that
-   an add or sub of the stream reads as `operand`. */
+/* A term of the sum: a value of the entry made by another op than add, sub or a probe (user: none), or a global value that `user`, an add or sub of the
+   stream, reads (a number added to every element). */
 typedef struct analysis_writer {
   ir_value value, user;
-  uint32_t operand;
 } analysis_writer;
 
 typedef struct analysis_stream {

@@ -20,12 +20,9 @@ static ir_value find_blocker(pass_context *c, analysis_constants *known, const a
   if (s->probe_count) return s->probes[0];
   for (size_t i = 0; i < s->writer_count; i++) {
     analysis_writer w = s->writers[i];
-    ir_type type = ir_type_of(c->m, w.value);
     *out_reason = "writes the stream and cannot be centred beforehand";
-    if (w.user.id) { /* a constant term: a row of the stream's width */
-      ir_type sum = ir_type_of(c->m, w.user);
-      if (!analysis_is_constant(known, w.value) || type.dim[type.rank - 1] != sum.dim[sum.rank - 1]) return w.user;
-    } else if (ir_is(c->m, w.value, IR_LINEAR)) {
+    if (w.user.id) return w.user; /* a number that is added to every element */
+    if (ir_is(c->m, w.value, IR_LINEAR)) {
       ir_value bias = ir_operand(c->m, w.value, 2);
       if (!analysis_is_constant(known, ir_operand(c->m, w.value, 1)) || (bias.id && !analysis_is_constant(known, bias))) return w.value;
     } else if (!ir_is(c->m, w.value, IR_EMBED)) return w.value;
@@ -54,21 +51,17 @@ static void center_after(pass_context *c, ir_value v) {
   ir_replace_uses_except(c->m, v, centered, centered);
 }
 
-static void center_writer(pass_context *c, centring *t, analysis_writer w) {
+static void center_writer(pass_context *c, centring *t, ir_value v) {
   ir_module *m = c->m;
-  if (w.user.id) {
-    ir_set_operand(m, w.user, w.operand, pass_expr_center(c, w.user, w.value, -1));
-    return;
-  }
-  ir_value weight = ir_operand(m, w.value, 1);
-  bool is_linear = ir_is(m, w.value, IR_LINEAR);
+  ir_value weight = ir_operand(m, v, 1);
+  bool is_linear = ir_is(m, v, IR_LINEAR);
   if (!analysis_is_constant(&t->known, weight) || !only_writers_read(c, t, weight)) {
-    center_after(c, w.value);
+    center_after(c, v);
     return;
   }
-  ir_set_operand(m, w.value, 1, pass_expr_center(c, w.value, weight, is_linear ? 0 : -1));
-  ir_value bias = is_linear ? ir_operand(m, w.value, 2) : IR_NONE;
-  if (bias.id) ir_set_operand(m, w.value, 2, pass_expr_center(c, w.value, bias, -1));
+  ir_set_operand(m, v, 1, pass_expr_center(c, v, weight, is_linear ? 0 : -1));
+  ir_value bias = is_linear ? ir_operand(m, v, 2) : IR_NONE;
+  if (bias.id) ir_set_operand(m, v, 2, pass_expr_center(c, v, bias, -1));
 }
 
 /* What a reader of a centred stream becomes. */
@@ -76,7 +69,8 @@ static void relax_reader(pass_context *c, ir_value v) {
   ir_module *m = c->m;
   ir_builder b = pass_builder(c, v);
   ir_value x = ir_operand(m, v, 0), fresh = IR_NONE;
-  ir_attr eps = {IR_ATTR_EPS, {.f = ir_attr_float(m, v, IR_ATTR_EPS, PASS_LAYER_EPS)}};
+  ir_attr eps = {IR_ATTR_EPS, {.f = 0}};
+  if (ir_op_accepts(ir_opcode_of(m, v), IR_ATTR_EPS, NULL)) eps.u.f = ir_eps(m, v);
   if (ir_is(m, v, IR_CENTER)) fresh = x;
   else if (ir_is(m, v, IR_INV_STD)) fresh = ir_build(&b, IR_INV_RMS, &x, 1, &eps, 1);
   else if (ir_is(m, v, IR_LAYER_NORM)) {
@@ -90,7 +84,7 @@ static void relax_reader(pass_context *c, ir_value v) {
 
 static void apply(pass_context *c, centring *t, const analysis_stream *s) {
   for (size_t i = 0; i < s->reader_count; i++) relax_reader(c, s->readers[i].op);
-  for (size_t i = 0; i < s->writer_count; i++) center_writer(c, t, s->writers[i]);
+  for (size_t i = 0; i < s->writer_count; i++) center_writer(c, t, s->writers[i].value);
   c->changed = true;
 }
 
@@ -120,8 +114,7 @@ bool pass_center_writers(pass_context *c) {
       const analysis_stream *s = &lists[e][i];
       if (!is_wanted(c, &t, s)) continue;
       list[chosen++] = s;
-      for (size_t w = 0; w < s->writer_count; w++)
-        if (!s->writers[w].user.id) t.is_writer[s->writers[w].value.id] = 1;
+      for (size_t w = 0; w < s->writer_count; w++) t.is_writer[s->writers[w].value.id] = 1;
     }
   for (size_t i = 0; i < chosen; i++) apply(c, &t, list[i]);
   return true;

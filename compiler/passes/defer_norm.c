@@ -24,7 +24,7 @@ static ir_value statistic_of(pass_context *c, deferral *d, ir_value norm) {
   bool is_layer = ir_is(m, norm, IR_LAYER_NORM);
   ir_value x = ir_operand(m, norm, 0);
   ir_opcode op = is_layer ? IR_INV_STD : IR_INV_RMS;
-  double eps = ir_attr_float(m, norm, IR_ATTR_EPS, is_layer ? PASS_LAYER_EPS : PASS_RMS_EPS);
+  double eps = ir_eps(m, norm);
   for (statistic *s = d->statistics; s; s = s->next)
     if (ir_same(s->x, x) && s->op == op && s->eps == eps && ir_region_of(m, s->value).id == ir_region_of(m, norm).id) return s->value;
   ir_builder b = pass_builder(c, norm);

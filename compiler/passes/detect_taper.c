@@ -28,7 +28,7 @@ static ir_value build_zero(pass_context *c, ir_value v, taper_operands o) {
 
 static ir_value build_one(pass_context *c, ir_value v, taper_operands o) {
   ir_builder b = pass_builder(c, v);
-  ir_attr eps = {IR_ATTR_EPS, {.f = ir_attr_float(c->m, v, IR_ATTR_EPS, o.bias.id ? PASS_LAYER_EPS : PASS_RMS_EPS)}};
+  ir_attr eps = {IR_ATTR_EPS, {.f = ir_eps(c->m, v)}};
   if (!o.bias.id) return ir_build(&b, IR_RMS_NORM, (ir_value[]){o.x, o.weight}, 2, &eps, 1);
   return ir_build(&b, IR_LAYER_NORM, (ir_value[]){o.x, o.weight, o.bias}, 3, &eps, 1);
 }

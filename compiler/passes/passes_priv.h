@@ -5,10 +5,6 @@
 #include "compiler/analysis/readers.h"
 #include "compiler/passes/pass.h"
 
-/* eps of a norm that does not say it (tapernorm.md 1). */
-#define PASS_RMS_EPS 1e-6
-#define PASS_LAYER_EPS 1e-5
-
 /* ---- expr.c: constant expressions, new global values; an equal one is reused, so that entries share them. `at`: the op whose place they get. ---- */
 ir_value pass_expr(pass_context *c, ir_value at, ir_opcode op, const ir_value *operands, size_t n, const ir_attr *attrs, size_t attr_count);
 ir_value pass_expr_scale(pass_context *c, ir_value at, ir_value w, ir_value by, int64_t axis); /* w itself where `by` is all ones */

@@ -62,7 +62,7 @@ static bool check_table(pass_context *c, split *s, const analysis_stream *stream
   for (size_t i = 0; i < n; i++) {
     bool fine = ir_is(c->m, users[i], IR_LINEAR) && ir_same(analysis_behind(c->m, ir_operand(c->m, users[i], 0)), s->final);
     for (size_t w = 0; w < stream->writer_count && !fine; w++)
-      fine = !stream->writers[w].user.id && ir_same(stream->writers[w].value, users[i]) && ir_is(c->m, users[i], IR_EMBED);
+      fine = ir_same(stream->writers[w].value, users[i]) && ir_is(c->m, users[i], IR_EMBED);
     if (!fine) return refuse(s, users[i], "reads the tied table for something else");
   }
   return true;
@@ -88,16 +88,10 @@ static bool check_stream(pass_context *c, split *s, const analysis_stream *strea
     if (is_tied_head(c, s, r)) return refuse(s, r.op, "is the tied head and reads the stream without the final scale");
   }
   s->is_writer = ARENA_ARRAY(&c->scratch, uint8_t, ir_value_limit(m));
-  for (size_t i = 0; i < stream->writer_count; i++)
-    if (!stream->writers[i].user.id) s->is_writer[stream->writers[i].value.id] = 1;
+  for (size_t i = 0; i < stream->writer_count; i++) s->is_writer[stream->writers[i].value.id] = 1;
   for (size_t i = 0; i < stream->writer_count; i++) {
     analysis_writer w = stream->writers[i];
-    ir_type type = ir_type_of(m, w.value), wide = ir_type_of(m, s->final);
-    if (w.user.id) {
-      if (!analysis_is_constant(&s->known, w.value) || type.dim[type.rank - 1] != wide.dim[wide.rank - 1])
-        return refuse(s, w.user, "adds something to the stream that cannot carry the scale");
-      continue;
-    }
+    if (w.user.id) return refuse(s, w.user, "adds a number to the stream");
     bool is_linear = ir_is(m, w.value, IR_LINEAR);
     ir_value bias = is_linear ? ir_operand(m, w.value, 2) : IR_NONE;
     if (!is_linear && !ir_is(m, w.value, IR_EMBED)) return refuse(s, w.value, "writes the stream and cannot carry the scale");
@@ -118,16 +112,12 @@ static bool check_final_readers(pass_context *c, split *s) {
 }
 
 /* ---- the rewrite ---- */
-static void scale_writer(pass_context *c, analysis_writer w, ir_value root) {
+static void scale_writer(pass_context *c, ir_value v, ir_value root) {
   ir_module *m = c->m;
-  if (w.user.id) {
-    ir_set_operand(m, w.user, w.operand, pass_expr_scale(c, w.user, w.value, root, -1));
-    return;
-  }
-  bool is_linear = ir_is(m, w.value, IR_LINEAR);
-  ir_value bias = is_linear ? ir_operand(m, w.value, 2) : IR_NONE;
-  ir_set_operand(m, w.value, 1, pass_expr_scale(c, w.value, ir_operand(m, w.value, 1), root, is_linear ? 0 : -1));
-  if (bias.id) ir_set_operand(m, w.value, 2, pass_expr_scale(c, w.value, bias, root, -1));
+  bool is_linear = ir_is(m, v, IR_LINEAR);
+  ir_value bias = is_linear ? ir_operand(m, v, 2) : IR_NONE;
+  ir_set_operand(m, v, 1, pass_expr_scale(c, v, ir_operand(m, v, 1), root, is_linear ? 0 : -1));
+  if (bias.id) ir_set_operand(m, v, 2, pass_expr_scale(c, v, bias, root, -1));
 }
 
 /* A scale takes 1/s into its weight; before others a scale is put, which fold-scale takes into them. */
@@ -155,7 +145,7 @@ static void apply(pass_context *c, split *s, const analysis_stream *stream) {
               pass_label(c, s->final), pass_label(c, s->table));
   for (size_t i = 0; i < stream->reader_count; i++)
     if (!ir_same(stream->readers[i].op, s->final)) unscale_reader(c, stream->readers[i].op, inverse);
-  for (size_t i = 0; i < stream->writer_count; i++) scale_writer(c, stream->writers[i], root);
+  for (size_t i = 0; i < stream->writer_count; i++) scale_writer(c, stream->writers[i].value, root);
   for (size_t i = 0; i < stream->probe_count; i++) unscale_probe(c, stream->probes[i], inverse);
   size_t n = ir_users(m, s->final, &c->scratch, &users);
   for (size_t i = 0; i < n; i++) ir_set_operand(m, users[i], 1, table);
