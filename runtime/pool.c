@@ -20,8 +20,7 @@ typedef struct pool_slot {
 
 struct pool {
   _Alignas(128) _Atomic uint64_t phase;
-  _Atomic uint32_t sleepers; /* beside phase: who publishes a phase reads both */
-  _Alignas(128) _Atomic uint32_t done;
+  _Atomic uint32_t done, sleepers; /* beside phase: who finishes a stage touches all three */
   _Alignas(128) pool_job job;
   uint64_t last; /* phase of the job's last stage */
   uint64_t first;
@@ -36,7 +35,7 @@ struct pool {
   uint64_t next_ticket, serving;
 };
 
-enum { SPINS_BEFORE_HELP = 24, SPINS_PER_CLOCK = 16 };
+enum { SPINS_BEFORE_HELP = 100, SPINS_PER_CLOCK = 16 };
 
 static void cpu_relax(void) {
 #if defined(__x86_64__)
@@ -84,7 +83,7 @@ static bool try_part(pool *p, uint32_t i, uint64_t phase) {
 static void await(pool *p, uint32_t self, uint64_t phase) {
   uint64_t deadline = 0;
   for (uint32_t spins = 1; atomic_load_explicit(&p->phase, memory_order_acquire) == phase; spins++) {
-    cpu_relax();
+    if (spins > SPINS_BEFORE_HELP) cpu_relax();
     if (spins == SPINS_BEFORE_HELP && (phase & 1)) {
       for (uint32_t k = 1; k < p->threads; k++) (void)try_part(p, (self + k) % p->threads, phase);
     }
