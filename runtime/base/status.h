@@ -4,7 +4,8 @@
 
 #include "runtime/taper.h"
 
-/* Fills *error (if not NULL) and returns `status`. The message is cut, never overrun; control characters become '?'. */
+/* Fills *error (if not NULL) and returns `status`. Of a message that is too long the middle is cut; control characters
+   and bytes that are not UTF-8 become '?'. */
 taper_status taper_fail(taper_error *error, taper_status status, const char *format, ...) TAPER_PRINTF(3, 4);
 /* Puts "CONTEXT: " before the message that is there; returns its status. */
 taper_status taper_add_context(taper_error *error, taper_status status, const char *format, ...) TAPER_PRINTF(3, 4);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our safetensors reader and writer against the reference implementation (PyPI safetensors): test_safetensors.py BUILD_DIR.
 
-Prints one line per group and `N passed, N failed, N skipped`; exit status 1 on a failure."""
+Prints `ok NAME` or `not ok NAME` for every check; exit status 1 on a failure."""
 import glob
 import json
 import os
@@ -15,8 +15,7 @@ try:
     import safetensors
     from safetensors.numpy import load_file, save_file
 except ImportError as missing:
-    print("formats: skipped: %s" % missing)
-    print("0 passed, 0 failed, 1 skipped")
+    print("skip safetensors: %s" % missing)
     sys.exit(0)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -25,8 +24,7 @@ results = []
 
 def check(name, good, why=""):
     results.append(bool(good))
-    if not good:
-        print("FAILED %s %s" % (name, why))
+    print(ascii(("ok %s" if good else "not ok %s %s") % ((name,) if good else (name, why)))[1:-1])
 
 
 def build_tool(build):
@@ -157,7 +155,6 @@ def main():
         test_reader(tool, folder)
         test_writer(tool, folder)
         test_agreement(tool, folder)
-    print("%d passed, %d failed, 0 skipped" % (sum(results), len(results) - sum(results)))
     return 0 if all(results) else 1
 
 

@@ -7,6 +7,7 @@
 #include "runtime/base/philox.h"
 #include "runtime/base/text.h"
 
+#include <cmocka.h>
 #include <fcntl.h>
 #include <float.h>
 #include <locale.h>
@@ -20,7 +21,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static char folder[64];
 
@@ -63,13 +63,19 @@ static void test_status(void **state) {
   assert_int_equal(taper_add_context(&e, TAPER_IO, "file %d", 3), TAPER_IO);
   assert_string_equal(e.message, "file 3: a?b?[2J gr\xc3\xbc\xc3\x9f ?");
   assert_int_equal(taper_fail(NULL, TAPER_IO, "x"), TAPER_IO);
-  char longer[3000];
-  for (size_t i = 0; i < sizeof longer; i += 2) memcpy(longer + i, "\xc3\xbc", 2);
-  longer[2998] = 0;
-  taper_fail(&e, TAPER_IO, "x%s", longer);
-  assert_int_equal(strlen(e.message), sizeof e.message - 1);
+  for (size_t pad = 0; pad < 4; pad++) { /* the end, where the remedy stands, is kept; no character is cut in two */
+    char longer[3001];
+    for (size_t i = 0; i < 3000; i += 2) memcpy(longer + i, "\xc3\xbc", 3);
+    taper_fail(&e, TAPER_IO, "%.*sfile %s; remedy", (int)pad, "abcd", longer);
+    assert_true(strlen(e.message) > sizeof e.message - 5 && strlen(e.message) < sizeof e.message);
+    assert_memory_equal(e.message + pad, "file \xc3\xbc", 7);
+    assert_string_equal(e.message + strlen(e.message) - 10, "\xc3\xbc; remedy");
+    assert_non_null(strstr(e.message, "\xc3\xbc...\xc3\xbc"));
+    assert_null(strchr(e.message, '?'));
+  }
   for (int i = 0; i < 900; i++) taper_add_context(&e, TAPER_IO, "c");
   assert_true(strlen(e.message) < sizeof e.message);
+  assert_memory_equal(e.message, "c: c: ", 6);
   taper_fail(&e, TAPER_IO, "self");
   taper_fail(&e, TAPER_IO, "again: %s", e.message);
   assert_string_equal(e.message, "again: self");
