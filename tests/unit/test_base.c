@@ -7,7 +7,6 @@
 #include "runtime/base/philox.h"
 #include "runtime/base/text.h"
 
-#include <cmocka.h>
 #include <fcntl.h>
 #include <float.h>
 #include <locale.h>
@@ -21,6 +20,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 static char folder[64];
 
