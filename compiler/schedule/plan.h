@@ -112,6 +112,7 @@ typedef struct plan_stage {
   plan_step *steps; /* rows: all; linear: the prologue; attention: the one step */
   plan_segment *segments;
   size_t step_count, segment_count;
+  uint64_t scratch; /* fixed floats of a worker: what is kept for every row lies behind */
 } plan_stage;
 
 typedef struct plan_memory { uint64_t row_floats, scratch_floats, scratch_per_pos, scratch_per_row; } plan_memory;
