@@ -116,6 +116,8 @@ void cli_put_ids(text *out, const int32_t *ids, size_t n);
 /* ---- models that compute ---- */
 /* Opens c->args[at] with the shared options in force: a package as it is, anything else compiled in passing. */
 int cli_open(cli *c, size_t at, build_opened *out);
+/* A package is compiled already: options that only act on a compilation are a usage error with one. */
+int cli_check_package_options(cli *c, const model_place *place);
 /* Opens a session of one sequence; context 0: the model's. `option`: the one that gave the context. */
 int cli_session(cli *c, const build_opened *b, const char *option, uint64_t context, taper_session **out);
 

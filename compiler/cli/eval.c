@@ -65,7 +65,7 @@ static int evaluate(cli *c, taper_session *session, uint32_t vocab, const cli_id
 
 /* Ids of the data that training never read, where the weights say so. */
 static void say_unseen(cli *c, const build_opened *b, const cli_ids *ids) {
-  const st_tensor *seen = model_seen(&b->source);
+  const st_tensor *seen = b->source.seen;
   if (!c->verbose || !seen) return;
   unsigned char *used = calloc(seen->elements ? seen->elements : 1, 1);
   text list = {0};

@@ -10,14 +10,29 @@ static void on_log(void *user, taper_log_level level, const char *message) {
   else cli_say(c, "%s", message);
 }
 
+int cli_check_package_options(cli *c, const model_place *place) {
+  if (place->kind != MODEL_PACKAGE) return CLI_OK;
+  for (unsigned i = 0; i < 8; i++) {
+    unsigned bit = 1u << i;
+    if (!(c->given & bit & (CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_REMARKS))) continue;
+    return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing in '%s', which is compiled already; give it to taperc compile, or leave it out", c->given_name[i], place->path);
+  }
+  return CLI_OK;
+}
+
 int cli_open(cli *c, size_t at, build_opened *out) {
   taper_error error = {0};
+  model_place place;
+  taper_status status = model_locate(c->args[at], &c->memory, c->sink, &place, &error);
+  if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
+  int bad = cli_check_package_options(c, &place);
+  if (bad) return bad;
   taper_model_options runtime;
   taper_model_options_init(&runtime);
   runtime.threads = c->threads;
   runtime.log = on_log;
   runtime.log_user = c;
-  taper_status status = build_open(c->args[at], &c->model, &c->build, &runtime, c->sink, out, &error);
+  status = build_open(&place, &c->model, &c->build, &runtime, c->sink, out, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, out->writing);
   taper_model_info info = {.size = sizeof info};
   taper_model_get_info(out->model, &info);

@@ -3,7 +3,7 @@
 #include "runtime/base/hash.h"
 #include <string.h>
 
-static diag_loc at_file(model *m, const char *file) { return (diag_loc){.file = diag_intern(m->priv->sink, file)}; }
+static diag_loc at_file(model_loaded *m, const char *file) { return (diag_loc){.file = diag_intern(m->priv->sink, file)}; }
 
 static void put_shape(text *out, const uint64_t *shape, size_t rank) {
   text_puts(out, "[");
@@ -18,7 +18,7 @@ static bool shape_fits(const st_tensor *t, ir_type type) {
   return true;
 }
 
-static void wrong_shape(model *m, const weight *w, ir_value v) {
+static void wrong_shape(model_loaded *m, const weight *w, ir_value v) {
   ir_type type = ir_type_of(m->module, v);
   uint64_t shape[IR_MAX_RANK] = {0};
   for (uint32_t i = 0; i < type.rank; i++) shape[i] = (uint64_t)type.dim[i];
@@ -30,7 +30,7 @@ static void wrong_shape(model *m, const weight *w, ir_value v) {
   text_free(&file), text_free(&wanted);
 }
 
-static taper_status check_finite(model *m, const weight *w, const model_options *options) {
+static taper_status check_finite(model_loaded *m, const weight *w, const model_options *options) {
   weight_scan s = weights_scan(w);
   if (s.nan + s.inf == 0) return TAPER_OK;
   if (options->need_weights && !options->allow_nonfinite) {
@@ -42,7 +42,7 @@ static taper_status check_finite(model *m, const weight *w, const model_options 
   return TAPER_OK;
 }
 
-static taper_status bind_one(model *m, weight_set *set, weight *w, ir_value v, const model_options *options, taper_error *error) {
+static taper_status bind_one(model_loaded *m, weight_set *set, weight *w, ir_value v, const model_options *options, taper_error *error) {
   if (!shape_fits(w->tensor, ir_type_of(m->module, v))) {
     w->consumed = true;
     wrong_shape(m, w, v);
@@ -85,7 +85,7 @@ static bool may_be_absent(const ir_module *m, ir_value v) {
   return may;
 }
 
-static taper_status bind_ones(model *m, ir_value v, const char *name, taper_error *error) {
+static taper_status bind_ones(model_loaded *m, ir_value v, const char *name, taper_error *error) {
   int64_t n = ir_elements(ir_type_of(m->module, v));
   float *ones = n > 0 && n < INT64_MAX / 4 ? ir_payload_new(m->module, (size_t)n * sizeof *ones) : NULL;
   if (!ones) return TAPER_FAIL(error, TAPER_NOMEM, "no memory for tensor '%s'; free some", name);
@@ -95,7 +95,7 @@ static taper_status bind_ones(model *m, ir_value v, const char *name, taper_erro
   return TAPER_OK;
 }
 
-static void missing(model *m, ir_value v, const char *name) {
+static void missing(model_loaded *m, ir_value v, const char *name) {
   text type = {0};
   ir_print_type(&type, ir_type_of(m->module, v));
   diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, m->priv->weights.path), "tensor '%s': is missing, the model reads it as %s; add it, or give the weights of this model", name, type.data);
@@ -104,7 +104,7 @@ static void missing(model *m, ir_value v, const char *name) {
 
 /* ---- IR text: const {file, tensor, hash} ---- */
 
-static extern_file *open_extern(model *m, const char *name, taper_error *error) {
+static extern_file *open_extern(model_loaded *m, const char *name, taper_error *error) {
   arena *a = &m->priv->memory;
   for (extern_file *f = m->priv->externs; f; f = f->next)
     if (strcmp(f->name, name) == 0) return f;
@@ -123,7 +123,7 @@ static extern_file *open_extern(model *m, const char *name, taper_error *error) 
   return f;
 }
 
-static taper_status bind_extern(model *m, ir_value v, const char *file, const char *name, const model_options *options, taper_error *error) {
+static taper_status bind_extern(model_loaded *m, ir_value v, const char *file, const char *name, const model_options *options, taper_error *error) {
   error->message[0] = 0;
   extern_file *f = open_extern(m, file, error);
   if (!f->present) return *error->message ? TAPER_INVALID : TAPER_OK;
@@ -155,7 +155,7 @@ static bool is_seen(const weight_set *set, const weight *w) {
   return of && of->tensor->rank == 2 && of->tensor->shape[0] == t->shape[0];
 }
 
-static void report_unread(model *m) {
+static void report_unread(model_loaded *m) {
   weight_set *set = &m->priv->weights;
   size_t cursor = 0;
   for (const weight *w; (w = weights_unconsumed(set, &cursor));) {
@@ -169,7 +169,7 @@ static void report_unread(model *m) {
   if (weights_metadata(set, "taper.scale")) diag_remark(m->priv->sink, "model", false, at_file(m, set->path), "the metadata key 'taper.scale' is known and not used yet");
 }
 
-taper_status bind_weights(model *m, const model_options *options, taper_error *error) {
+taper_status bind_weights(model_loaded *m, const model_options *options, taper_error *error) {
   size_t before = diag_error_count(m->priv->sink);
   weight_set *set = &m->priv->weights;
   for (ir_value v = ir_first(m->module, IR_GLOBALS); v.id; v = ir_next(m->module, v)) {

@@ -11,7 +11,7 @@ typedef struct build_options {
   pass_options pass;
   const char *cc;                     /* NULL: gcc */
   const char *target_triple;          /* NULL: this machine */
-  const char *archs[BUILD_MAX_ARCHS]; /* images wanted: words of build_arch_names */
+  const char *archs[BUILD_MAX_ARCHS]; /* images wanted: words of build_arch_names, each once */
   size_t arch_count;                  /* 0: the one that this machine runs best */
   const char *save_temps;             /* folder, or NULL */
   bool no_cache;
@@ -19,43 +19,62 @@ typedef struct build_options {
 
 /* "native", "x86-64-v4", "x86-64-v3": best first. */
 extern const char *const build_arch_names[BUILD_MAX_ARCHS];
-/* Whether this machine's CPU runs images of an arch ("native": always). */
+/* Whether this machine's CPU runs images of an arch. */
 bool build_arch_runs(const char *arch);
 
 typedef struct build_result {
-  size_t images, cached; /* how many images there are, how many came from the cache */
+  size_t images, cached; /* how many there are, how many of them came from the cache */
   uint64_t bytes;        /* of the package */
   size_t tensors;
   char model_hash[33];
-  double seconds_passes, seconds_compiler;
 } build_result;
 
-/* Runs the default pipeline over the model's module and plans it. The source text of the image: `out`. */
-taper_status build_lower(model *m, const build_options *options, diag_sink *sink, plan **out, taper_error *error);
-taper_status build_source(const model *m, const plan *p, text *out, char out_hash[33], diag_sink *sink, taper_error *error);
-/* The assembler text of the first arch. */
-taper_status build_asm(const model *m, const plan *p, const build_options *options, text *out, diag_sink *sink, taper_error *error);
+/* Runs the default pipeline over the model's module. */
+taper_status build_passes(model_loaded *m, const build_options *options, diag_sink *sink, taper_error *error);
+/* The same, and plans the module. */
+taper_status build_lower(model_loaded *m, const build_options *options, diag_sink *sink, plan **out, taper_error *error);
+/* The source text of the image, and the hash of module and weights that it carries. */
+taper_status build_source(const model_loaded *m, const plan *p, text *out, char out_hash[33], diag_sink *sink, taper_error *error);
+/* The assembler text of the first arch, from malloc. */
+taper_status build_asm(const text *source, const build_options *options, char **out, size_t *out_size, taper_error *error);
 /* Passes, plan, source, images, and the package at `path`. The model's weights must be bound. */
-taper_status build_package(model *m, const build_options *options, const char *path, diag_sink *sink, build_result *out, taper_error *error);
+taper_status build_package(model_loaded *m, const build_options *options, const char *path, diag_sink *sink, build_result *out, taper_error *error);
 
-/* What a command that computes works with: a package of the user's, or a private one that is compiled in passing and removed at once. */
+/* One image, compiled or from the cache (a note with -v where the cache cannot be used). */
+typedef struct build_image {
+  const char *arch;
+  void *data; /* from malloc, as the features are */
+  size_t size;
+  char *features; /* comma-separated words of runtime/abi/cpu_features.def */
+  bool cached;
+} build_image;
+/* `compiler`: build_compiler_version's. */
+taper_status build_images(const text *source, const build_options *options, const char *compiler, diag_sink *sink, build_image out[BUILD_MAX_ARCHS], size_t *out_count,
+                          taper_error *error);
+void build_images_free(build_image *images, size_t count);
+
+/* What a command that computes works with: a package of the user's, or a private one that is compiled in passing and gone when the process ends. */
 typedef struct build_opened {
   taper_model *model;
-  model source;          /* kind, name, tokenizer; module NULL for a package */
-  build_result built;    /* zeroed for a package */
+  model_loaded source; /* module NULL for a package */
+  build_result built;  /* zeroed for a package */
   char model_hash[33];
-  const char *gates, *options; /* metadata of the package; owned by it */
-  double load_seconds;
+  const char *gates, *options; /* metadata of the package */
+  const char *path;            /* what the runtime opens */
   st_file package;
+  int fd;       /* of a private package: keeps it; else -1 */
+  bool writing; /* after a failure: it was in writing the private package */
+  arena memory;
 } build_opened;
 
-taper_status build_open(const char *path, const model_options *model_opts, const build_options *options, const taper_model_options *runtime, diag_sink *sink,
+/* build_close is legal after a failure. */
+taper_status build_open(const model_place *place, const model_options *model_opts, const build_options *options, const taper_model_options *runtime, diag_sink *sink,
                         build_opened *out, taper_error *error);
-void build_close(build_opened *b);
-/* Opens the runtime model anew with other options: load time and thread counts for `bench`. */
+/* Opens the runtime model anew: load times, thread counts. */
 taper_status build_reopen(build_opened *b, const taper_model_options *runtime, taper_error *error);
+void build_close(build_opened *b);
 
-/* The compiler that makes the images: `name --version`'s first line, or an error. `out` from the arena. */
+/* First line of `CC --version`, from the arena. TAPER_DEVICE where it cannot be run. */
 taper_status build_compiler_version(const char *cc, arena *a, const char **out, taper_error *error);
 
 #endif

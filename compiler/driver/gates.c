@@ -2,7 +2,7 @@
 #include "compiler/driver/model_priv.h"
 #include <string.h>
 
-static const weight_gate *stored_gate(const model *m, const char *name) {
+static const weight_gate *stored_gate(const model_loaded *m, const char *name) {
   for (size_t i = 0; m->priv->has_weights && i < m->priv->weights.gate_count; i++)
     if (strcmp(m->priv->weights.gates[i].name, name) == 0) return &m->priv->weights.gates[i];
   return NULL;
@@ -17,7 +17,7 @@ static void put_values(text *out, const double *values, size_t n) {
   if (n != 1) text_puts(out, "]");
 }
 
-static void say_override(model *m, const model_define *gate) {
+static void say_override(model_loaded *m, const model_define *gate) {
   const weight_gate *stored = stored_gate(m, gate->name);
   text t = {0};
   text_puts(&t, "gate '");
@@ -33,7 +33,7 @@ static void say_override(model *m, const model_define *gate) {
   text_free(&t);
 }
 
-const front_gate *gates_collect(model *m, const model_options *options, size_t *out_count) {
+const front_gate *gates_collect(model_loaded *m, const model_options *options, size_t *out_count) {
   const weight_set *w = &m->priv->weights;
   size_t stored = m->priv->has_weights ? w->gate_count : 0, n = 0;
   front_gate *gates = ARENA_ARRAY(&m->priv->memory, front_gate, stored + options->gate_count + 1);
@@ -48,7 +48,7 @@ const front_gate *gates_collect(model *m, const model_options *options, size_t *
 
 static const char *gate_name(const ir_module *m, ir_value v) { return ir_attr_string(m, v, IR_ATTR_NAME, ""); }
 
-bool gates_apply(model *m, const model_options *options) {
+bool gates_apply(model_loaded *m, const model_options *options) {
   for (size_t i = 0; i < options->gate_count; i++) {
     const model_define *g = &options->gates[i];
     bool found = false;
@@ -99,7 +99,7 @@ static bool given_by_option(const model_options *options, const char *name) {
   return false;
 }
 
-void gates_describe(model *m, const model_options *options) {
+void gates_describe(model_loaded *m, const model_options *options) {
   arena *a = &m->priv->memory;
   gate_list *gates;
   size_t n = list_gates(m->module, a, &gates);

@@ -7,7 +7,7 @@
 
 enum { SOURCE_LIMIT = 64 << 20, TIR_LIMIT = 512 << 20 };
 
-static taper_status open_weights(model *m, const model_options *options, taper_error *error) {
+static taper_status open_weights(model_loaded *m, const model_options *options, taper_error *error) {
   const char *path = options->weights ? options->weights : m->place.weights;
   if (options->ignore_weights || !path) {
     if (!options->need_weights || m->place.kind == MODEL_TIR) return TAPER_OK;
@@ -23,7 +23,7 @@ static taper_status in_sink(taper_error *error) {
   return TAPER_INVALID;
 }
 
-static taper_status lower_source(model *m, const char *source, size_t size, const model_options *options, taper_error *error) {
+static taper_status lower_source(model_loaded *m, const char *source, size_t size, const model_options *options, taper_error *error) {
   arena *a = &m->priv->memory;
   front_define *defines = ARENA_ARRAY(a, front_define, options->define_count + 1);
   for (size_t i = 0; i < options->define_count; i++) defines[i] = (front_define){options->defines[i].name, options->defines[i].value};
@@ -36,7 +36,7 @@ static taper_status lower_source(model *m, const char *source, size_t size, cons
   return m->module ? TAPER_OK : in_sink(error);
 }
 
-static taper_status parse_tir(model *m, const char *source, size_t size, const model_options *options, taper_error *error) {
+static taper_status parse_tir(model_loaded *m, const char *source, size_t size, const model_options *options, taper_error *error) {
   m->tokenizer = "none";
   m->module = ir_parse(source, size, m->place.source, m->priv->sink);
   if (!m->module || !ir_verify(m->module, m->priv->sink)) return in_sink(error);
@@ -53,7 +53,7 @@ static size_t count_disabled(const ir_module *m) {
   return n;
 }
 
-taper_status model_load(const model_place *place, const model_options *options, diag_sink *sink, model *out, taper_error *error) {
+taper_status model_load(const model_place *place, const model_options *options, diag_sink *sink, model_loaded *out, taper_error *error) {
   out->place = *place;
   out->priv = calloc(1, sizeof *out->priv);
   if (!out->priv) return TAPER_FAIL(error, TAPER_NOMEM, "no memory to load a model; free some");
@@ -72,7 +72,7 @@ taper_status model_load(const model_place *place, const model_options *options, 
   return bind_weights(out, options, error);
 }
 
-void model_free(model *m) {
+void model_free(model_loaded *m) {
   if (!m->priv) return;
   ir_module_free(m->module);
   front_free(m->priv->front);
@@ -81,10 +81,10 @@ void model_free(model *m) {
     if (f->present) weights_close(&f->set);
   arena_free(&m->priv->memory);
   free(m->priv);
-  *m = (model){0};
+  *m = (model_loaded){0};
 }
 
-bool model_print_ast(const model *m, text *out) {
+bool model_print_ast(const model_loaded *m, text *out) {
   if (!m->priv || !m->priv->front) return false;
   front_print_ast(m->priv->front, out);
   return true;
@@ -118,7 +118,7 @@ static void on_disabled(void *user, const char *name, const ir_tensor *x) {
   }
 }
 
-taper_status model_disabled_error(const model *m, const int32_t *tokens, size_t n, double *out, taper_error *error) {
+taper_status model_disabled_error(const model_loaded *m, const int32_t *tokens, size_t n, double *out, taper_error *error) {
   ir_module *copy = ir_clone(m->module);
   ir_region entry = ir_entry_find(copy, "forward");
   arena scratch = {0};

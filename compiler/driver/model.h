@@ -42,7 +42,7 @@ typedef struct model_options {
 } model_options;
 
 /* Zeroed: empty. Strings and the module live until model_free. */
-typedef struct model {
+typedef struct model_loaded {
   model_place place;
   const char *name;      /* of the model */
   const char *tokenizer; /* "bytes" or "none" */
@@ -52,18 +52,18 @@ typedef struct model {
   size_t disabled_norms; /* norms whose eps makes them a constant gain */
   const st_tensor *seen; /* `<table>.seen`: how often an id was read in training; NULL where the weights do not say */
   struct model_private *priv;
-} model;
+} model_loaded;
 
 /* Loads everything but a package. Zero *out first; model_free is legal after a failure. On failure either the sink has errors and error->message is
    empty, or error says what failed. */
-taper_status model_load(const model_place *place, const model_options *options, diag_sink *sink, model *out, taper_error *error);
-void model_free(model *m);
+taper_status model_load(const model_place *place, const model_options *options, diag_sink *sink, model_loaded *out, taper_error *error);
+void model_free(model_loaded *m);
 /* The canonical form of the source (--emit=ast). false: the model has no .tmodel source. */
-bool model_print_ast(const model *m, text *out);
+bool model_print_ast(const model_loaded *m, text *out);
 
 /* Of norms whose eps makes them a constant gain: the relative error of that reading, max var / (2 eps) over all of them and all positions of tokens[0..n).
    The module must be as loaded (no pass has run). */
-taper_status model_disabled_error(const model *m, const int32_t *tokens, size_t n, double *out, taper_error *error);
+taper_status model_disabled_error(const model_loaded *m, const int32_t *tokens, size_t n, double *out, taper_error *error);
 #define MODEL_DISABLED_EPS 1e10
 
 #endif

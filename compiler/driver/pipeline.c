@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PASSES = 256 };
-
 static bool unknown_pass(diag_sink *sink, const char *name) {
   const char *names[128];
   size_t n = 0;
@@ -41,12 +39,26 @@ bool pipeline_parse(const char *list, const pass_options *options, diag_sink *si
   return true;
 }
 
+/* Folds touch constants, never parameters: a pass for inference has no business in a training module. */
+static bool suits(const ir_module *m, const pass_info *const *passes, size_t n, diag_sink *sink) {
+  ir_value v = ir_first(m, IR_GLOBALS);
+  while (v.id && !ir_is(m, v, IR_PARAM)) v = ir_next(m, v);
+  for (size_t i = 0; v.id && i < n; i++) {
+    if (passes[i]->use != PASS_INFER) continue;
+    diag_report(sink, DC_MODEL_FILE, ir_loc_of(m, v), "pass '%s' is for inference, and the module has parameters to train ('%s'); make them const, or leave out the pass", passes[i]->name,
+                ir_name_of(m, v) ? ir_name_of(m, v) : "?");
+    return false;
+  }
+  return true;
+}
+
 bool pipeline_run(ir_module *m, const char *list, const pass_options *options, const pass_run_options *run, diag_sink *sink, bool *out_bug) {
-  const pass_info *passes[MAX_PASSES];
+  const pass_info *passes[PIPELINE_MAX];
   size_t n = 0;
   *out_bug = false;
-  if (!list) n = pass_pipeline(options, PASS_INFER, passes, MAX_PASSES);
-  else if (!pipeline_parse(list, options, sink, passes, MAX_PASSES, &n)) return false;
+  if (!list) n = pass_pipeline(options, PASS_INFER, passes, PIPELINE_MAX);
+  else if (!pipeline_parse(list, options, sink, passes, PIPELINE_MAX, &n)) return false;
+  if (!suits(m, passes, n, sink)) return false;
   pass_run_options with_bug = *run;
   with_bug.out_bug = out_bug;
   return pass_run(m, sink, options, passes, n, &with_bug);

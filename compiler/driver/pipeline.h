@@ -5,6 +5,8 @@
 #include "compiler/passes/pass.h"
 #include "compiler/schedule/plan.h"
 
+#define PIPELINE_MAX 256 /* passes in one list */
+
 /* Runs a pass list: "default" stands for the default pipeline of the options. `list` NULL: that pipeline alone. An unknown name is reported. false: reported in the sink;
    *out_bug tells a defect of the compiler from a wrong input. */
 bool pipeline_run(ir_module *m, const char *list, const pass_options *options, const pass_run_options *run, diag_sink *sink, bool *out_bug);

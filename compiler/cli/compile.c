@@ -1,0 +1,174 @@
+#include "compiler/cli/cli.h"
+#include "compiler/cli/json.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct compile_own {
+  size_t emit; /* 0: a package; else a word of emit_words, from 1 */
+  const char *archs[BUILD_MAX_ARCHS];
+  size_t arch_count;
+  bool given_target;
+} compile_own;
+
+enum { KEY_TARGET = 3000, KEY_ARCH, KEY_DTYPE, KEY_FOR, KEY_EMIT, KEY_TRIPLE, KEY_TEMPS };
+enum { EMIT_PACKAGE, EMIT_AST, EMIT_IR, EMIT_PLAN, EMIT_SOURCE, EMIT_ASM, EMIT_DOT };
+
+static const struct argp_option options[] = {
+    {"target", KEY_TARGET, "WORD", 0, "cpu (cuda: not built yet)", 0},
+    {"arch", KEY_ARCH, "LIST", 0, "images to make: x86-64-v3, x86-64-v4, native; default x86-64-v3,x86-64-v4", 0},
+    {"dtype", KEY_DTYPE, "WORD", 0, "f32 (bf16, f16, w8a8, w8a32, w4a8: not built yet)", 0},
+    {"for", KEY_FOR, "WORD", 0, "decode (train, both: not built yet)", 0},
+    {"emit", KEY_EMIT, "WORD", 0, "stop earlier and write a text: ast, ir, plan, source, asm, dot (ptx: not built yet)", 0},
+    {"target-triple", KEY_TRIPLE, "T", 0, "triple for the C compiler (default: this machine's)", 0},
+    {"save-temps", KEY_TEMPS, "DIR", OPTION_ARG_OPTIONAL, "keep the C source and objects (default: the working folder)", 0},
+    {0}};
+
+static int set_archs(cli *c, compile_own *o, const char *value) {
+  char *copy = arena_strdup(&c->memory, value);
+  bool wanted[BUILD_MAX_ARCHS] = {false};
+  for (char *p = copy; p;) {
+    char *comma = strchr(p, ',');
+    if (comma) *comma = 0;
+    size_t word;
+    if (strncmp(p, "sm_", 3) == 0) return cli_fail(c, CLI_USAGE, "option '--arch': '%s' is not built yet; give x86-64-v3, x86-64-v4 or native", p);
+    int bad = cli_parse_word(c, "--arch", p, "native|x86-64-v4|x86-64-v3", &word);
+    if (bad) return bad;
+    wanted[word] = true;
+    p = comma ? comma + 1 : NULL;
+  }
+  o->arch_count = 0;
+  for (size_t i = 0; i < BUILD_MAX_ARCHS; i++) /* best first */
+    if (wanted[i]) o->archs[o->arch_count++] = build_arch_names[i];
+  return CLI_OK;
+}
+
+static int option(cli *c, int key, const char *value) {
+  compile_own *o = c->own;
+  size_t word;
+  int bad;
+  switch (key) {
+  case KEY_TARGET: return cli_parse_word(c, "--target", value, "cpu;cuda", &word);
+  case KEY_ARCH: return set_archs(c, o, value);
+  case KEY_DTYPE: return cli_parse_word(c, "--dtype", value, "f32;bf16|f16|w8a8|w8a32|w4a8", &word);
+  case KEY_FOR: return cli_parse_word(c, "--for", value, "decode;train|both", &word);
+  case KEY_EMIT:
+    bad = cli_parse_word(c, "--emit", value, "ast|ir|plan|source|asm|dot;ptx", &word);
+    if (!bad) o->emit = word + 1;
+    return bad;
+  case KEY_TRIPLE:
+    if (!*value) return cli_fail(c, CLI_USAGE, "option '--target-triple': '' is not a triple; give e.g. x86_64-linux-gnu");
+    c->build.target_triple = value;
+    break;
+  case KEY_TEMPS: c->build.save_temps = value ? value : "."; break;
+  default: break;
+  }
+  return CLI_OK;
+}
+
+/* A --emit word looks at a stage; options of later stages would act on nothing. */
+static int check_emit(cli *c, const compile_own *o) {
+  bool makes_code = o->emit == EMIT_PACKAGE || o->emit == EMIT_ASM;
+  if (makes_code) return CLI_OK;
+  if (c->given & CLI_ACT_CC) return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing with --emit=ast|ir|plan|source|dot; leave it out", c->given_name[2]);
+  if (o->arch_count) return cli_fail(c, CLI_USAGE, "option '--arch' acts on nothing with --emit=ast|ir|plan|source|dot; leave it out");
+  if (c->build.target_triple || c->build.save_temps)
+    return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing with --emit=ast|ir|plan|source|dot; leave it out", c->build.target_triple ? "--target-triple" : "--save-temps");
+  return CLI_OK;
+}
+
+static int emit_code(cli *c, size_t emit, const model_loaded *m, const plan *p, text *out) {
+  taper_error error = {0};
+  char hash[33], *assembler = NULL;
+  size_t size = 0;
+  text source = {0};
+  taper_status status = build_source(m, p, &source, hash, c->sink, &error);
+  if (status == TAPER_OK && emit == EMIT_ASM) {
+    status = build_asm(&source, &c->build, &assembler, &size, &error);
+    if (status == TAPER_OK) text_put(out, assembler, size);
+  } else if (status == TAPER_OK) {
+    text_put(out, source.data, source.size);
+  }
+  free(assembler);
+  text_free(&source);
+  return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
+}
+
+static int emit_text(cli *c, size_t emit, model_loaded *m, text *out) {
+  if (emit == EMIT_AST) return model_print_ast(m, out) ? CLI_OK : cli_fail_file(c, CLI_WRONG, c->args[0], "IR text has no syntax tree; give the .tmodel, or --emit=ir");
+  plan *p = NULL;
+  taper_error error = {0};
+  taper_status status = emit == EMIT_IR || emit == EMIT_DOT ? build_passes(m, &c->build, c->sink, &error) : build_lower(m, &c->build, c->sink, &p, &error);
+  int bad = status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
+  if (!bad && emit == EMIT_IR) ir_print(m->module, out);
+  else if (!bad && emit == EMIT_DOT) ir_print_dot(m->module, out);
+  else if (!bad && emit == EMIT_PLAN) plan_print(p, out);
+  else if (!bad) bad = emit_code(c, emit, m, p, out);
+  plan_free(p);
+  return bad;
+}
+
+static void put_json(const char *path, const build_options *build, const build_result *r) {
+  json_out j = {0};
+  json_open(&j, NULL, '{');
+  json_string(&j, "package", path);
+  json_whole(&j, "bytes", r->bytes);
+  json_whole(&j, "tensors", r->tensors);
+  json_open(&j, "images", '[');
+  for (size_t i = 0; i < build->arch_count; i++) json_string(&j, NULL, build->archs[i]);
+  json_close(&j, ']');
+  json_whole(&j, "images_from_cache", r->cached);
+  json_string(&j, "model", r->model_hash);
+  json_close(&j, '}');
+  text_puts(&j.t, "\n");
+  cli_put(j.t.data, j.t.size);
+  text_free(&j.t);
+}
+
+static int make_package(cli *c, model_loaded *m) {
+  build_result r = {0};
+  taper_error error = {0};
+  if (!m->bound) return cli_fail_file(c, CLI_WRONG, c->args[0], "some constants have no data; give --weights FILE, or stop at a text by --emit");
+  const char *path = c->output ? c->output : arena_printf(&c->memory, "%s.tpack", m->name);
+  taper_status status = build_package(m, &c->build, path, c->sink, &r, &error);
+  if (status != TAPER_OK) return cli_fail_status(c, status, &error, true);
+  text images = {0};
+  for (size_t i = 0; i < c->build.arch_count; i++) text_printf(&images, "%s%s", i ? ", " : "", c->build.archs[i]);
+  cli_note(c, "wrote %s: %llu bytes, %zu tensors, images %s", path, (unsigned long long)r.bytes, r.tensors, images.data);
+  text_free(&images);
+  if (c->json) put_json(path, &c->build, &r);
+  return CLI_OK;
+}
+
+static int run(cli *c) {
+  compile_own *o = c->own;
+  model_loaded m = {0};
+  model_place place;
+  taper_error error = {0};
+  int bad = check_emit(c, o);
+  if (bad) return bad;
+  c->build.arch_count = o->arch_count ? o->arch_count : 2;
+  memcpy(c->build.archs, o->arch_count ? o->archs : (const char *[]){"x86-64-v4", "x86-64-v3", NULL}, sizeof c->build.archs);
+  c->model.need_weights = o->emit == EMIT_PACKAGE;
+  c->model.ignore_weights = o->emit == EMIT_AST;
+  taper_status status = model_locate(c->args[0], &c->memory, c->sink, &place, &error);
+  if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
+  if (place.kind == MODEL_PACKAGE) return cli_fail_file(c, CLI_WRONG, c->args[0], "the package is compiled already; give the model that it was made of");
+  status = model_load(&place, &c->model, c->sink, &m, &error);
+  if (status != TAPER_OK) bad = cli_fail_status(c, status, &error, false);
+  if (!bad && o->emit == EMIT_PACKAGE) {
+    bad = make_package(c, &m);
+  } else if (!bad) {
+    text t = {0};
+    bad = emit_text(c, o->emit, &m, &t);
+    if (!bad) bad = cli_emit_text(c, &t);
+    text_free(&t);
+  }
+  cli_flush(c); /* places in messages live in the model */
+  model_free(&m);
+  return bad;
+}
+
+const cli_command cli_cmd_compile = {
+    .name = "compile", .args = "MODEL", .summary = "compile a model to a package, M.tpack", .min_args = 1, .max_args = 1,
+    .details = "Without -o the package is NAME.tpack in the working folder, NAME being the model's. --emit writes to standard output, or to -o FILE.",
+    .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_OUTPUT, .options = options, .own_size = sizeof(compile_own), .option = option, .run = run};

@@ -1,0 +1,67 @@
+#include "compiler/cli/tokenizer.h"
+#include "runtime/base/json_scan.h"
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t vocab_of(const char *params) {
+  json_scan s;
+  json_scan_init(&s, params, strlen(params));
+  for (json_event e = json_scan_next(&s); e.kind != JS_END && e.kind != JS_ERROR; e = json_scan_next(&s)) {
+    if (e.kind != JS_KEY || !json_is(&s, e, "vocab")) continue;
+    double v;
+    e = json_scan_next(&s);
+    if (e.kind == JS_NUMBER && json_double(&s, e, &v) && v >= 1 && v <= INT32_MAX) return (uint32_t)v;
+  }
+  return INT32_MAX;
+}
+
+static int of_package(cli *c, const char *path, const char **out_word, uint32_t *out_vocab) {
+  st_file f = {0};
+  taper_error error = {0};
+  taper_status status = st_open(path, &f, &error);
+  if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
+  const char *word = st_metadata(&f, "taper.tokenizer"), *params = st_metadata(&f, "taper.params");
+  *out_word = arena_strdup(&c->memory, word ? word : "none");
+  *out_vocab = vocab_of(params ? params : "{}");
+  st_close(&f);
+  return CLI_OK;
+}
+
+static int of_source(cli *c, const model_place *place, const char **out_word, uint32_t *out_vocab) {
+  model_loaded m = {0};
+  taper_error error = {0};
+  model_options options = c->model;
+  options.ignore_weights = true;
+  taper_status status = model_load(place, &options, c->sink, &m, &error);
+  if (status == TAPER_OK) {
+    *out_word = arena_strdup(&c->memory, m.tokenizer);
+    *out_vocab = vocab_of(m.params);
+  }
+  model_free(&m);
+  return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
+}
+
+int cli_find_tokenizer(cli *c, package_tokenizer *out, uint32_t *out_vocab) {
+  model_place place;
+  taper_error error = {0};
+  taper_status status = model_locate(c->args[0], &c->memory, c->sink, &place, &error);
+  if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
+  int bad = cli_check_package_options(c, &place);
+  const char *word = "none";
+  if (!bad) bad = place.kind == MODEL_PACKAGE ? of_package(c, place.source, &word, out_vocab) : of_source(c, &place, &word, out_vocab);
+  if (bad) return bad;
+  cli_say(c, "tokenizer %s", word);
+  *out = PACKAGE_TOKENIZER_BYTES;
+  if (strcmp(word, tokenizer_name(*out)) == 0) return CLI_OK;
+  if (strcmp(word, "none") == 0) return cli_fail_file(c, CLI_WRONG, c->args[0], "the model has no tokenizer; give it one in its train section");
+  return cli_fail_file(c, CLI_USAGE, c->args[0], "the tokenizer '%s' is not built yet; bytes is", word);
+}
+
+int cli_argument_text(cli *c, const char *what, const char *file, char **out, size_t *out_size) {
+  bool argument = c->arg_count > 1;
+  if (argument == (file != NULL)) return cli_fail(c, CLI_USAGE, "%s of %s and --file was given; give exactly one", argument ? "more than one" : "none", what);
+  if (file) return cli_read_text(c, file, out, out_size);
+  *out = strdup(c->args[1]);
+  *out_size = strlen(c->args[1]);
+  return *out ? CLI_OK : cli_fail(c, CLI_ENVIRONMENT, "no memory for the text; free some");
+}
