@@ -71,7 +71,7 @@ const diag_source *diag_find_source(const diag_sink *sink, const char *file) {
 }
 
 static diag *add(diag_sink *sink, diag_code code, diag_severity severity, diag_loc loc, const char *message) {
-  sink->items = grown(sink, sink->items, sink->count, &sink->cap, sizeof *sink->items);
+  sink->items = grown(sink, sink->items, sink->count, &sink->cap, sizeof(void *));
   diag_item *item = ARENA_NEW(&sink->memory, diag_item);
   sink->items[sink->count++] = item;
   item->shown = (diag){.code = code, .severity = severity, .loc = loc, .message = message};

@@ -74,23 +74,26 @@ static taper_status collect(weight_set *set, taper_error *error) {
   return TAPER_OK;
 }
 
+static taper_status not_in_shard(const char *path, const shard_entry *entry, taper_error *error) {
+  return TAPER_FAIL(error, TAPER_INVALID,
+                    "%s: tensor '%s': is not in %s, where the index says it is; get both from one place", path,
+                    entry->tensor, entry->shard);
+}
+
 /* Index and shards must tell the same story: both are sorted by name. */
 static taper_status compare(const weight_set *set, const char *path, const shard_index *index, taper_error *error) {
-  for (size_t i = 0, k = 0; i < set->count || k < index->count;) {
-    const weight *w = i < set->count ? &set->weights[i] : NULL;
-    const shard_entry *entry = k < index->count ? &index->entries[k] : NULL;
-    int order = !w ? 1 : !entry ? -1 : strcmp(w->tensor->name, entry->tensor);
+  size_t k = 0;
+  for (size_t i = 0; i < set->count; i++, k++) {
+    const weight *w = &set->weights[i];
+    const shard_entry *entry = &index->entries[k];
+    int order = k < index->count ? strcmp(w->tensor->name, entry->tensor) : -1;
     if (order < 0)
       return TAPER_FAIL(error, TAPER_INVALID, "%s: tensor '%s': the index %s does not name it; get both from one place",
                         w->file, w->tensor->name, path);
-    const char *name = order == 0 ? strrchr(w->file, '/') : NULL;
-    if (order > 0 || strcmp(name ? name + 1 : w->file, entry->shard) != 0)
-      return TAPER_FAIL(error, TAPER_INVALID,
-                        "%s: tensor '%s': is not in %s, where the index says it is; get both from one place", path,
-                        entry->tensor, entry->shard);
-    i++, k++;
+    const char *slash = strrchr(w->file, '/');
+    if (order > 0 || strcmp(slash ? slash + 1 : w->file, entry->shard) != 0) return not_in_shard(path, entry, error);
   }
-  return TAPER_OK;
+  return k < index->count ? not_in_shard(path, &index->entries[k], error) : TAPER_OK;
 }
 
 static taper_status read_gates(weight_set *set, taper_error *error) {
