@@ -7,9 +7,16 @@
 
 static const char name[] = "detect-disabled";
 
+/* eps as a sum of two f32 constants: 1e12 is none. */
+static ir_value eps_expr(pass_context *c, ir_value v, double eps) {
+  ir_type type = ir_type_of(c->m, ir_operand(c->m, v, 1));
+  double high = (double)(float)eps, low = (double)(float)(eps - high);
+  ir_value sum = pass_splat(c, v, type, high);
+  return low != 0 ? pass_expr_binary(c, v, IR_ADD, sum, pass_splat(c, v, type, low)) : sum;
+}
+
 static ir_value build_gain(pass_context *c, ir_value v, double eps) {
-  ir_value weight = ir_operand(c->m, v, 1);
-  ir_value root = pass_splat(c, v, ir_type_of(c->m, weight), eps);
+  ir_value weight = ir_operand(c->m, v, 1), root = eps_expr(c, v, eps);
   root = pass_expr(c, v, IR_SQRT, &root, 1, NULL, 0);
   ir_value gain = pass_expr_binary(c, v, IR_DIV, weight, root);
   ir_builder b = pass_builder(c, v);

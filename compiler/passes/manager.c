@@ -66,7 +66,7 @@ static bool selects(const char *choice, const char *name) {
 }
 
 static void print_to(const ir_module *m, text *report, const char *when, const char *name) {
-  text_printf(report, "; IR %s %s\n", when, name);
+  text_printf(report, "// IR %s %s\n", when, name);
   ir_print(m, report);
 }
 
