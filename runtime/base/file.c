@@ -32,7 +32,8 @@ static taper_status cannot(taper_error *error, const char *path, const char *wha
                        : number == ENOTDIR || number == EISDIR ? "name a file"
                        : number == ENOMEM                      ? "free some memory"
                                                                : "check the disk and try again";
-  return TAPER_FAIL(error, TAPER_IO, "%s: cannot %s: %s; %s", path, what, file_error_text(number), remedy);
+  TAPER_FAIL(error, TAPER_IO, "%s: cannot %s: %s; %s", path, what, file_error_text(number), remedy);
+  return TAPER_IO;
 }
 
 /* Not blocking, so that opening a pipe nobody writes to does not hang before its kind is known. */
@@ -56,8 +57,8 @@ static taper_status open_regular(const char *path, int *out_fd, struct stat *out
 }
 
 taper_status file_map(const char *path, mapped_file *out, taper_error *error) {
-  int fd;
-  struct stat info;
+  int fd = -1;
+  struct stat info = {0};
   *out = (mapped_file){0};
   TAPER_TRY(open_regular(path, &fd, &info, error));
   taper_status status = TAPER_OK;
@@ -75,7 +76,7 @@ taper_status file_map(const char *path, mapped_file *out, taper_error *error) {
 }
 
 void file_unmap(mapped_file *file) {
-  if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
+  if (file->data) munmap((void *)file->data, file->size);
   *file = (mapped_file){0};
 }
 
@@ -199,9 +200,9 @@ static void writer_close(file_writer *w, bool keep) {
 }
 
 static taper_status writer_fail(file_writer *w, const char *what, int number, taper_error *error) {
-  taper_status status = cannot(error, w->path, what, number);
+  cannot(error, w->path, what, number);
   writer_close(w, false);
-  return status;
+  return TAPER_IO;
 }
 
 taper_status file_writer_open(const char *path, file_writer *out, taper_error *error) {
@@ -220,7 +221,7 @@ taper_status file_writer_open(const char *path, file_writer *out, taper_error *e
     text_printf(&name, "%s.tmp-%ld-%u", out->path, (long)getpid(), atomic_fetch_add(&counter, 1u));
   out->temporary = name.failed ? NULL : name.data;
   if (!out->path || !out->buffer || (!in_place && !out->temporary)) {
-    if (!out->path) out->path = real = strdup("");
+    if (!out->path) out->path = strdup("");
     writer_close(out, true);
     return TAPER_FAIL(error, TAPER_NOMEM, "%s: no memory for a write buffer; free some memory", path);
   }

@@ -216,8 +216,8 @@ static taper_status check_names(reader *r) {
 static taper_status check_ranges(reader *r) {
   st_file *f = r->file;
   unsigned long long data = f->map.size - 8 - f->header_bytes, at = 0, last = 0;
-  const st_tensor **order = malloc((f->count + 1) * sizeof *order);
-  if (!order) return no_memory(r, f->count * sizeof *order);
+  const st_tensor **order = malloc((f->count + 1) * sizeof(void *));
+  if (!order) return no_memory(r, f->count * sizeof(void *));
   for (size_t i = 0; i < f->count; i++) {
     order[i] = &f->tensors[i];
     if (order[i]->offset + order[i]->bytes > last) last = order[i]->offset + order[i]->bytes;
@@ -227,7 +227,7 @@ static taper_status check_ranges(reader *r) {
     status = TAPER_FAIL(r->error, TAPER_INVALID,
                         "%s: is cut off: %llu bytes of data found, %llu expected; copy or download it again", f->path,
                         data, last);
-  if (f->count > 1) qsort(order, f->count, sizeof *order, by_range);
+  if (f->count > 1) qsort(order, f->count, sizeof(void *), by_range);
   for (size_t i = 0; i < f->count && status == TAPER_OK; i++) {
     const st_tensor *t = order[i];
     if (t->offset < at)

@@ -24,7 +24,8 @@ static void shorten(const char *whole, size_t n, char out[CAP]) {
   while (tail < n && continues(whole + tail)) tail++;
   memcpy(out, whole, head);
   memcpy(out + head, "...", 3);
-  memcpy(out + head + 3, whole + tail, n - tail + 1);
+  memcpy(out + head + 3, whole + tail, n - tail);
+  out[head + 3 + n - tail] = 0;
 }
 
 static void format_message(char out[CAP], const char *format, va_list args) {

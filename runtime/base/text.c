@@ -11,7 +11,7 @@ static locale_t c_locale(void) { return newlocale(LC_ALL_MASK, "C", (locale_t)0)
 
 int text_vformat(char *out, size_t cap, const char *format, va_list args) {
   locale_t c = c_locale(), old = c ? uselocale(c) : (locale_t)0;
-  int n = vsnprintf(out, cap, format, args);
+  int n = vsnprintf(out, cap, format, args); // NOLINT(clang-analyzer-valist.Uninitialized): va_copy is not seen through
   if (c) uselocale(old);
   return n;
 }
