@@ -118,6 +118,9 @@ void cli_put_ids(text *out, const int32_t *ids, size_t n);
 int cli_open(cli *c, size_t at, build_opened *out);
 /* A package is compiled already: options that only act on a compilation are a usage error with one. */
 int cli_check_package_options(cli *c, const model_place *place);
+int cli_open_place(cli *c, const model_place *place, build_opened *out);
+/* Threads and log as the options say. */
+void cli_runtime_options(cli *c, taper_model_options *out);
 /* Opens a session of one sequence; context 0: the model's. `option`: the one that gave the context. */
 int cli_session(cli *c, const build_opened *b, const char *option, uint64_t context, taper_session **out);
 

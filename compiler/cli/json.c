@@ -1,4 +1,5 @@
 #include "compiler/cli/json.h"
+#include "runtime/base/json_scan.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,16 @@ void json_null(json_out *j, const char *key) { json_raw(j, key, "null"); }
 void json_raw(json_out *j, const char *key, const char *value) {
   begin(j, key);
   text_puts(&j->t, value);
+}
+
+bool json_is_valid(const char *s) {
+  json_scan scan;
+  if (!s) return false;
+  json_scan_init(&scan, s, strlen(s));
+  for (;;) {
+    json_kind kind = json_scan_next(&scan).kind;
+    if (kind == JS_ERROR || kind == JS_END) return kind == JS_END;
+  }
 }
 
 static int ascending(const void *a, const void *b) {

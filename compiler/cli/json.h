@@ -20,6 +20,9 @@ void json_bool(json_out *j, const char *key, bool value);
 void json_null(json_out *j, const char *key);
 void json_raw(json_out *j, const char *key, const char *value); /* JSON text */
 
+/* Is the text one complete JSON value? NULL is none. */
+bool json_is_valid(const char *s);
+
 /* {median, min, max, n} of values[0..n), which are sorted in place; null where n is 0. */
 void json_measured(json_out *j, const char *key, double *values, size_t n);
 double median_of(double *values, size_t n); /* sorts in place */

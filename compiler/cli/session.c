@@ -10,6 +10,13 @@ static void on_log(void *user, taper_log_level level, const char *message) {
   else cli_say(c, "%s", message);
 }
 
+void cli_runtime_options(cli *c, taper_model_options *out) {
+  taper_model_options_init(out);
+  out->threads = c->threads;
+  out->log = on_log;
+  out->log_user = c;
+}
+
 int cli_check_package_options(cli *c, const model_place *place) {
   if (place->kind != MODEL_PACKAGE) return CLI_OK;
   for (unsigned i = 0; i < 8; i++) {
@@ -20,27 +27,28 @@ int cli_check_package_options(cli *c, const model_place *place) {
   return CLI_OK;
 }
 
+int cli_open_place(cli *c, const model_place *place, build_opened *out) {
+  taper_error error = {0};
+  taper_model_options runtime;
+  cli_runtime_options(c, &runtime);
+  taper_status status = build_open(place, &c->model, &c->build, &runtime, c->sink, out, &error);
+  if (status != TAPER_OK) return cli_fail_status(c, status, &error, out->writing);
+  taper_model_info info = {.size = sizeof info};
+  taper_model_get_info(out->model, &info);
+  cli_say(c, "%s: model %s, device %s, image %s, %u threads, vocabulary %u, context %u, width %u, tokenizer %s", place->path, info.name, info.device, info.image, info.threads,
+          info.vocab, info.context, info.width, info.tokenizer);
+  cli_say(c, "%s: gates %s, options %s", place->path, out->gates, out->options);
+  cli_flush(c);
+  return CLI_OK;
+}
+
 int cli_open(cli *c, size_t at, build_opened *out) {
   taper_error error = {0};
   model_place place;
   taper_status status = model_locate(c->args[at], &c->memory, c->sink, &place, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
   int bad = cli_check_package_options(c, &place);
-  if (bad) return bad;
-  taper_model_options runtime;
-  taper_model_options_init(&runtime);
-  runtime.threads = c->threads;
-  runtime.log = on_log;
-  runtime.log_user = c;
-  status = build_open(&place, &c->model, &c->build, &runtime, c->sink, out, &error);
-  if (status != TAPER_OK) return cli_fail_status(c, status, &error, out->writing);
-  taper_model_info info = {.size = sizeof info};
-  taper_model_get_info(out->model, &info);
-  cli_say(c, "%s: model %s, device %s, image %s, %u threads, vocabulary %u, context %u, width %u, tokenizer %s", c->args[at], info.name, info.device, info.image, info.threads,
-          info.vocab, info.context, info.width, info.tokenizer);
-  cli_say(c, "%s: gates %s, options %s", c->args[at], out->gates, out->options);
-  cli_flush(c);
-  return CLI_OK;
+  return bad ? bad : cli_open_place(c, &place, out);
 }
 
 int cli_session(cli *c, const build_opened *b, const char *option, uint64_t context, taper_session **out) {

@@ -1,0 +1,219 @@
+/* bench: load, prefill and decode apart, each beside this machine's limit measured in the same round. */
+#include "compiler/cli/cli.h"
+#include "compiler/cli/json.h"
+#include "compiler/cli/machine.h"
+#include "runtime/base/philox.h"
+#include "runtime/bench.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct bench_own {
+  uint64_t prefill, decode, rounds;
+  bool prefill_given, decode_given;
+} bench_own;
+
+enum { MAX_THREAD_COUNTS = 16, MAX_ROUNDS = 1000, LOADS = 3 };
+
+static const struct argp_option options[] = {
+    {NULL, 'p', "N", 0, "tokens of the prefill (default 128, at most the context)", 0},
+    {NULL, 'n', "N", 0, "tokens of the decode (default 128, at most the context)", 0},
+    {NULL, 'r', "N", 0, "rounds (default 5), after one that does not count", 0},
+    {0}};
+
+static void init(void *own) { *(bench_own *)own = (bench_own){.prefill = 128, .decode = 128, .rounds = 5}; }
+
+static int option(cli *c, int key, const char *value) {
+  bench_own *o = c->own;
+  switch (key) {
+  case 'p': o->prefill_given = true; return cli_parse_count(c, "-p", value, 1, INT32_MAX, &o->prefill);
+  case 'n': o->decode_given = true; return cli_parse_count(c, "-n", value, 1, INT32_MAX, &o->decode);
+  case 'r': return cli_parse_count(c, "-r", value, 1, MAX_ROUNDS, &o->rounds);
+  default: return CLI_OK;
+  }
+}
+
+typedef struct bench_row {
+  taper_model_info info;
+  size_t rounds, loads;
+  double load[LOADS], *prefill, *decode, *gb, *limit, *share; /* [rounds] */
+  double fma, barrier;
+} bench_row;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int parse_threads(cli *c, uint32_t *out, size_t *out_n) {
+  *out_n = 1;
+  out[0] = 0;
+  if (!c->threads_text) return CLI_OK;
+  *out_n = 0;
+  for (const char *p = c->threads_text;; p++) {
+    size_t n = strcspn(p, ",");
+    uint64_t value;
+    if (*out_n == MAX_THREAD_COUNTS) return cli_fail(c, CLI_USAGE, "option '-t': more than %d thread counts; give fewer", MAX_THREAD_COUNTS);
+    int bad = cli_parse_count(c, "-t", arena_strndup(&c->memory, p, n), 1, 1024, &value);
+    if (bad) return bad;
+    out[(*out_n)++] = (uint32_t)value;
+    p += n;
+    if (!*p) return CLI_OK;
+  }
+}
+
+static int fit(cli *c, const char *option, bool given, uint64_t *n, uint32_t context) {
+  if (*n <= context) return CLI_OK;
+  if (given) return cli_fail(c, CLI_USAGE, "option '%s': %llu tokens do not fit the context of %u; give at most that", option, (unsigned long long)*n, context);
+  *n = context;
+  return CLI_OK;
+}
+
+static taper_status one_round(const build_opened *b, taper_session *s, const int32_t *ids, const bench_own *o, float *logits, bench_row *row, size_t round,
+                              taper_error *error) {
+  TAPER_TRY(taper_session_rewind(s, 0, 0, error));
+  double start = now();
+  TAPER_TRY(taper_session_append(s, 0, ids, (size_t)o->prefill, logits, error));
+  double middle = now();
+  TAPER_TRY(taper_session_rewind(s, 0, 0, error));
+  double again = now();
+  for (uint64_t i = 0; i < o->decode; i++) TAPER_TRY(taper_session_append(s, 0, ids + i, 1, logits, error));
+  double end = now();
+  row->prefill[round] = (double)o->prefill / (middle - start);
+  row->decode[round] = (double)o->decode / (end - again);
+  row->gb[round] = row->decode[round] * (double)row->info.bytes_per_token * 1e-9;
+  TAPER_TRY(bench_read(b->model, 0, &row->limit[round], error));
+  row->share[round] = row->gb[round] / row->limit[round];
+  return TAPER_OK;
+}
+
+static taper_status measure(cli *c, build_opened *b, const bench_own *o, uint32_t threads, bench_row *row, taper_error *error) {
+  taper_model_options runtime;
+  cli_runtime_options(c, &runtime);
+  runtime.threads = threads;
+  row->loads = o->rounds < LOADS ? (size_t)o->rounds : LOADS;
+  for (size_t i = 0; i < row->loads; i++) {
+    double start = now();
+    TAPER_TRY(build_reopen(b, &runtime, error));
+    row->load[i] = now() - start;
+  }
+  row->info.size = sizeof row->info;
+  taper_model_get_info(b->model, &row->info);
+  size_t most = (size_t)(o->prefill > o->decode ? o->prefill : o->decode);
+  int32_t *ids = ARENA_ARRAY(&c->memory, int32_t, most);
+  float *logits = ARENA_ARRAY(&c->memory, float, row->info.vocab);
+  for (size_t i = 0; i < most; i++) {
+    uint32_t bits[4];
+    philox4x32(0, PHILOX_BENCH, 0, (uint32_t)i, 0, bits);
+    ids[i] = (int32_t)(philox_uniform(bits[0]) * row->info.vocab);
+  }
+  taper_session *s = NULL;
+  TAPER_TRY(taper_session_new(b->model, NULL, &s, error));
+  taper_status status = one_round(b, s, ids, o, logits, row, 0, error); /* warm-up: its numbers are overwritten */
+  for (size_t i = 0; status == TAPER_OK && i < row->rounds; i++) {
+    status = one_round(b, s, ids, o, logits, row, i, error);
+    cli_progress("bench", i + 1, row->rounds);
+  }
+  taper_session_free(s);
+  row->fma = bench_fma(b->model);
+  row->barrier = bench_barrier(b->model);
+  return status;
+}
+
+static void put_json(cli *c, const build_opened *b, const bench_own *o, bench_row *r) {
+  json_out j = {0};
+  const char *versions = st_metadata(&b->package, "taper.versions");
+  json_open(&j, NULL, '{');
+  json_string(&j, "model", r->info.name);
+  json_string(&j, "device", r->info.device);
+  json_whole(&j, "threads", r->info.threads);
+  json_string(&j, "dtype", "f32");
+  json_measured(&j, "load_s", r->load, r->loads);
+  json_measured(&j, "prefill_tok_s", r->prefill, r->rounds);
+  json_measured(&j, "decode_tok_s", r->decode, r->rounds);
+  json_measured(&j, "gb_s", r->gb, r->rounds);
+  json_measured(&j, "limit_gb_s", r->limit, r->rounds);
+  json_measured(&j, "limit_share", r->share, r->rounds);
+  json_whole(&j, "bytes_per_token", r->info.bytes_per_token);
+  json_null(&j, "sectors_per_token");
+  json_whole(&j, "prefill_tokens", o->prefill);
+  json_whole(&j, "decode_tokens", o->decode);
+  json_whole(&j, "weight_bytes", r->info.weight_bytes);
+  json_number(&j, "fma_gflop_s", r->fma);
+  json_number(&j, "barrier_us", r->barrier);
+  json_string(&j, "image", r->info.image);
+  json_string(&j, "options", b->options);
+  json_raw(&j, "gates", b->gates);
+  json_string(&j, "versions", versions ? versions : "");
+  json_string(&j, "runtime", taper_version());
+  json_string(&j, "cpu", machine_cpu(&c->memory));
+  json_string(&j, "system", machine_system(&c->memory));
+  json_close(&j, '}');
+  text_puts(&j.t, "\n");
+  cli_put(j.t.data, j.t.size);
+  text_free(&j.t);
+}
+
+static void put_measured(text *t, const char *name, double *values, size_t n, const char *unit) {
+  char line[160];
+  double median = median_of(values, n);
+  text_format(line, sizeof line, "  %-8s %12.5g %-8s (%.5g .. %.5g, %zu times)\n", name, median, unit, values[0], values[n - 1], n);
+  text_puts(t, line);
+}
+
+static void put_text(cli *c, const build_opened *b, const bench_own *o, bench_row *r) {
+  text t = {0};
+  char line[200];
+  const char *versions = st_metadata(&b->package, "taper.versions");
+  text_printf(&t, "%s on %s, %u threads, image %s, f32, %s; %s\n", r->info.name, machine_cpu(&c->memory), r->info.threads, r->info.image, b->options, versions ? versions : "");
+  put_measured(&t, "load", r->load, r->loads, "s");
+  text_format(line, sizeof line, "  prefill of %llu tokens, decode of %llu, medians:\n", (unsigned long long)o->prefill, (unsigned long long)o->decode);
+  text_puts(&t, line);
+  put_measured(&t, "prefill", r->prefill, r->rounds, "tok/s");
+  put_measured(&t, "decode", r->decode, r->rounds, "tok/s");
+  put_measured(&t, "reads", r->gb, r->rounds, "GB/s");
+  put_measured(&t, "limit", r->limit, r->rounds, "GB/s");
+  put_measured(&t, "share", r->share, r->rounds, "");
+  text_format(line, sizeof line, "  %llu bytes of weights a token; fused multiply-add %.4g GFLOP/s; an exchange %.3g us\n", (unsigned long long)r->info.bytes_per_token, r->fma, r->barrier);
+  text_puts(&t, line);
+  cli_put(t.data, t.size);
+  text_free(&t);
+}
+
+static int bench_threads(cli *c, build_opened *b, const bench_own *o, uint32_t threads) {
+  bench_row row = {.rounds = (size_t)o->rounds};
+  double **const lists[] = {&row.prefill, &row.decode, &row.gb, &row.limit, &row.share};
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) *lists[i] = ARENA_ARRAY(&c->memory, double, row.rounds + 1);
+  taper_error error = {0};
+  taper_status status = measure(c, b, o, threads, &row, &error);
+  if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
+  if (c->json) put_json(c, b, o, &row);
+  else put_text(c, b, o, &row);
+  cli_put_now("", 0);
+  return CLI_OK;
+}
+
+static int run(cli *c) {
+  bench_own *o = c->own;
+  build_opened b = {0};
+  uint32_t threads[MAX_THREAD_COUNTS];
+  size_t n;
+  taper_model_info info = {.size = sizeof info};
+  c->model.need_weights = true;
+  int bad = parse_threads(c, threads, &n);
+  if (!bad) bad = cli_open(c, 0, &b);
+  if (!bad) taper_model_get_info(b.model, &info);
+  if (!bad) bad = fit(c, "-p", o->prefill_given, &o->prefill, info.context);
+  if (!bad) bad = fit(c, "-n", o->decode_given, &o->decode, info.context);
+  for (size_t i = 0; !bad && i < n; i++) bad = bench_threads(c, &b, o, threads[i]);
+  cli_flush(c);
+  build_close(&b);
+  return bad;
+}
+
+const cli_command cli_cmd_bench = {
+    .name = "bench", .args = "MODEL", .summary = "measure load, prefill and decode beside this machine's limits", .min_args = 1, .max_args = 1,
+    .details = "-t takes a list, e.g. -t 1,2: one row each. Numbers are medians of -r rounds; the limit is the rate at which the same threads read as many bytes as the weights have.",
+    .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREAD_LIST | CLI_ACT_DEVICE, .options = options, .own_size = sizeof(bench_own), .init = init,
+    .option = option, .run = run};
