@@ -70,9 +70,9 @@ item: GATE ID gate_count ';'                { ast_gate(p, $ID, $gate_count); }
     | PARAM ID ':' '[' args ']' init ';'    { ast_tensor(p, $ID, $args, $init); }
     | BLOCK ID '(' names ')' body           { ast_block_add(p, $ID, $names, $body); }
     | FORWARD '(' names ')' body            { ast_forward(p, $FORWARD, $names, $body); }
-    | BLOCK error body
-    | FORWARD error body
-    | error ';';
+    | BLOCK error body                        { yyerrok; }
+    | FORWARD error body                      { yyerrok; }
+    | error ';'                               { yyerrok; };
 gate_count: %empty { $$ = NULL; } | '[' expr ']' { $$ = $expr; };
 init: %empty { $$ = NULL; } | INIT expr { $$ = $expr; };
 names: %empty { $$ = NULL; } | name_list | name_list ',';
@@ -86,10 +86,10 @@ stmt: LET ID '=' expr ';'                     { $$ = ast_let(p, $ID, $expr, @$);
     | REPEAT expr AS STRING index body        { $$ = ast_repeat(p, $expr, $STRING, $index, $body, @$); }
     | if
     | RETURN expr ';'                         { $$ = ast_return(p, $expr, @$); }
-    | REPEAT error body                       { $$ = NULL; }
-    | error ';'                               { $$ = NULL; };
+    | REPEAT error body                       { yyerrok; $$ = NULL; }
+    | error ';'                               { yyerrok; $$ = NULL; };
 if: IF expr body else                         { $$ = ast_if(p, $expr, $body, $else, @$); }
-  | IF error body else                        { $$ = NULL; };
+  | IF error body else                        { yyerrok; $$ = NULL; };
 else: %empty { $$ = NULL; } | ELSE body { $$ = $body; } | ELSE if { $$ = ast_body_close(ast_body_add(p, NULL, $if), @if); };
 index: %empty { $$ = nameless; } | WITH ID { $$ = $ID; };
 
@@ -132,7 +132,7 @@ train: %empty
     | TRAIN error '{' settings '}';
 settings: %empty | settings setting;
 setting: ID expr ';'                      { ast_setting_add(p, $ID, $expr); }
-    | error ';';
+    | error ';'                               { yyerrok; };
 %%
 static int yyreport_syntax_error(const yypcontext_t *context, void *scanner, ast_parser *p) {
   (void)scanner;
@@ -147,5 +147,5 @@ static int yyreport_syntax_error(const yypcontext_t *context, void *scanner, ast
 /* Only for what the parser itself runs out of. */
 static void tmodel_error(const ast_span *place, void *scanner, ast_parser *p, const char *message) {
   (void)scanner, (void)message;
-  ast_error(p, DC_FRONT_NESTING, *place, "nested too deeply here");
+  ast_error(p, DC_FRONT_NESTING, *place, "nested too deeply here; at most 256 levels are possible");
 }

@@ -271,26 +271,27 @@ static void resolve_block(resolver *r, ast_symbol *symbol) {
 /* ---- the model ---- */
 
 /* Blocks below `s`, itself included. A ring is reported where it closes. */
-static uint32_t call_depth(const front_ctx *c, ast_symbol *s, uint32_t level) {
+static uint32_t call_depth(const front_ctx *c, ast_symbol *s, uint32_t level, bool *too_deep) {
   ast_block *b = s->block;
   if (b->call_depth) return b->call_depth;
   b->visiting = true;
   b->call_depth = 1;
-  for (ast_edge *e = b->calls; e && level < AST_MAX_NESTING; e = e->next) {
+  for (ast_edge *e = b->calls; e; e = e->next) {
+    if (level >= AST_MAX_NESTING) {
+      if (!*too_deep) front_error(c, DC_FRONT_NESTING, e->span, "blocks call each other deeper than %d", AST_MAX_NESTING);
+      *too_deep = true;
+      break;
+    }
     if (e->callee->block->visiting) {
       front_error(c, DC_FRONT_RECURSION, e->span, "block '%s' calls itself%s", e->callee->id.text,
                   e->callee == s ? "" : " through others");
       front_note(c, e->callee->id.span, "'%s' is declared here; use repeat for a fixed number of times", e->callee->id.text);
       continue;
     }
-    uint32_t below = call_depth(c, e->callee, level + 1);
+    uint32_t below = call_depth(c, e->callee, level + 1, too_deep);
     if (below + 1 > b->call_depth) b->call_depth = below + 1;
   }
   b->visiting = false;
-  if (b->call_depth > AST_MAX_NESTING || level >= AST_MAX_NESTING) {
-    front_error(c, DC_FRONT_NESTING, s->id.span, "blocks call each other deeper than %d", AST_MAX_NESTING);
-    b->call_depth = 1;
-  }
   return b->call_depth;
 }
 
@@ -355,8 +356,12 @@ void front_resolve(const front_ctx *c) {
   for (ast_symbol *s = c->model->symbols; s; s = s->next)
     if (s->block) resolve_block(&r, s);
   for (ast_setting *s = c->model->settings; s; s = s->next) resolve_setting(&r, s->value);
+  bool too_deep = false;
   for (ast_symbol *s = c->model->symbols; s; s = s->next)
-    if (s->block) call_depth(c, s, 1);
+    if (s->block && call_depth(c, s, 1, &too_deep) > AST_MAX_NESTING && !too_deep) {
+      front_error(c, DC_FRONT_NESTING, s->id.span, "blocks call each other deeper than %d from '%s' on", AST_MAX_NESTING, s->id.text);
+      too_deep = true;
+    }
   pop_scope(&r);
   names_free(&r.names);
 }

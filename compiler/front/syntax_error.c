@@ -25,6 +25,7 @@ static void put_name(text *t, const char *name) {
 
 static void put_expected(text *t, const char *const *names, size_t n) {
   bool expression = has(names, n, "number"), statement = has(names, n, "let"), after = has(names, n, "'*'");
+  bool argument = after && has(names, n, "')'"); /* f(x: its name may have been meant as that of an argument */
   const char *rest[8];
   size_t count = 0;
   if (expression) rest[count++] = "an expression";
@@ -32,6 +33,7 @@ static void put_expected(text *t, const char *const *names, size_t n) {
   for (size_t i = 0; i < n && count < 8; i++) {
     bool closer = strchr("}])", names[i][1]) && names[i][0] == '\'';
     if (expression || statement ? !closer : after && is_continuation(names[i])) continue;
+    if (argument && strcmp(names[i], "'='") == 0) continue;
     rest[count++] = names[i];
   }
   for (size_t i = 0; i < count; i++) {
