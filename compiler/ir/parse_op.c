@@ -207,37 +207,45 @@ static bool parse_result(tir_parser *p, op_text *o) {
     diag_note(p->sink, (diag_loc){p->file, before->line, before->col, (uint32_t)before->size}, "the first is here");
     return false;
   }
-  tir_define(p, &p->token, IR_NONE); /* until the op turns out to be right */
   tir_next(p);
   return tir_expect(p, '=');
 }
 
-/* An op that is not well formed ends where its line does: whatever stands behind it on that line is one error, not
- * several. */
+static bool parse_declared_type(tir_parser *p, op_text *o) {
+  if (!tir_expect(p, ':')) return false;
+  tir_token *at = &o->type_at;
+  *at = p->token;
+  if (!parse_type(p, &o->type)) return false;
+  if (p->token.line == at->line) at->size = (size_t)(p->token.text - at->text);
+  while (at->size > 1 && at->text[at->size - 1] == ' ') at->size--;
+  return true;
+}
+
+static bool parse_name(tir_parser *p, op_text *o) {
+  tir_token at = p->token;
+  if (p->token.kind != TIR_STRING) return true;
+  return tir_string(p, &o->name) && (*o->name || tir_error(p, DC_IR_SYNTAX, &at, "the name of an op is empty"));
+}
+
+/* What stands behind `%x =`, to the end of its line. */
+static bool parse_body(tir_parser *p, op_text *o, bool is_return) {
+  if (!parse_opcode(p, o)) return false;
+  if (!is_return && o->op == IR_RETURN) return tir_error(p, DC_IR_SYNTAX, &o->op_at, "return yields no value");
+  if (!check_region(p, o) || !parse_operands(p, o) || !parse_attrs(p, o)) return false;
+  if (!is_return && !parse_declared_type(p, o)) return false;
+  if (!parse_name(p, o) || !parse_loc(p, &o->loc)) return false;
+  if (p->token.kind == TIR_END || p->token.first_on_line || tir_is_mark(p, '}')) return true;
+  return tir_expected(p, "the end of the op");
+}
+
+/* A result whose definition is wrong is defined nonetheless, as none: its users are no errors of their own. */
 bool tir_parse_op(tir_parser *p) {
   op_text o = {0};
   bool is_return = tir_is_word(p, "return");
   if (!is_return && p->token.kind != TIR_VALUE) return tir_expected(p, "an op: '%name = ...' or 'return ...'");
   if (!is_return && !parse_result(p, &o)) return false;
-  if (!parse_opcode(p, &o)) return false;
-  if (!is_return && o.op == IR_RETURN) return tir_error(p, DC_IR_SYNTAX, &o.op_at, "return yields no value");
-  if (!check_region(p, &o) || !parse_operands(p, &o) || !parse_attrs(p, &o)) return false;
-  if (!is_return) {
-    if (!tir_expect(p, ':')) return false;
-    o.type_at = p->token;
-    if (!parse_type(p, &o.type)) return false;
-    o.type_at.size = p->token.line == o.type_at.line && p->token.text > o.type_at.text
-                         ? (size_t)(p->token.text - o.type_at.text)
-                         : o.type_at.size;
-    while (o.type_at.size > 1 && o.type_at.text[o.type_at.size - 1] == ' ') o.type_at.size--;
-  }
-  tir_token name_at = p->token;
-  if (p->token.kind == TIR_STRING && !tir_string(p, &o.name)) return false;
-  if (o.name && !*o.name) return tir_error(p, DC_IR_SYNTAX, &name_at, "the name of an op is empty");
-  if (!parse_loc(p, &o.loc)) return false;
-  if (p->token.kind != TIR_END && !p->token.first_on_line && !tir_is_mark(p, '}'))
-    return tir_expected(p, "the end of the op");
-  if (o.poisoned) return true;
-  add_op(p, &o); /* whole but wrong: it was reported, and reading goes on behind it */
-  return true;
+  bool whole = parse_body(p, &o, is_return);
+  if (whole && !o.poisoned && add_op(p, &o)) return true;
+  if (!is_return) tir_define(p, &o.result, IR_NONE);
+  return whole; /* what is whole but wrong was reported, and reading goes on behind it */
 }

@@ -1,6 +1,7 @@
 /* print.c - a module as text. Values are numbered in order of print, attributes sorted by key, floats in hex. */
 #include "compiler/ir/ir_priv.h"
 
+#include <math.h>
 #include <string.h>
 
 uint32_t *ir_print_numbers(const ir_module *m, arena *scratch) {
@@ -114,6 +115,14 @@ static void put_region(text *out, const ir_module *m, ir_region r, const uint32_
   }
 }
 
+/* 10000, not 1e+04 */
+static void put_number(text *out, double v) {
+  if (v == floor(v) && fabs(v) < 1e15 && (v != 0 || !signbit(v)))
+    text_printf(out, "%lld", (long long)v);
+  else
+    text_put_double(out, v);
+}
+
 void ir_print(const ir_module *m, text *out) {
   arena scratch = {0};
   const uint32_t *numbers = ir_print_numbers(m, &scratch);
@@ -124,7 +133,7 @@ void ir_print(const ir_module *m, text *out) {
     text_puts(out, "  param ");
     put_word(out, m->params[i].name);
     text_puts(out, " = ");
-    text_put_double(out, m->params[i].value);
+    put_number(out, m->params[i].value);
     text_puts(out, "\n");
   }
   put_region(out, m, IR_GLOBALS, numbers, "  ");

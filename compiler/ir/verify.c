@@ -25,6 +25,7 @@ static void fail(verifier *c, ir_value v, const char *format, ...) {
   text op = {0};
   if (v.id) ir_print_op(c->m, v, &op);
   diag_loc loc = v.id ? ir_loc_of(c->m, v) : (diag_loc){0};
+  loc.file = diag_intern(c->sink, loc.file); /* the module may go before the message does */
   if (v.id)
     diag_report(c->sink, DC_IR_VERIFY, loc, "%s; in: %s", message, op.data ? op.data : "?");
   else
@@ -142,6 +143,8 @@ static void check_op(verifier *c, ir_value v) {
   const ir_node *node = ir_node_at(c->m, v);
   check_region_rule(c, v);
   if (node->name && !node->name[0]) fail(c, v, "the name of an op is empty");
+  if (node->op == IR_CONST && ir_is_symbolic(c->m, v) && !ir_has_attr(c->m, v, IR_ATTR_TENSOR))
+    fail(c, v, "const needs attribute 'value' or 'tensor'");
   if (!check_operands(c, v)) return;
   check_type(c, v);
   check_gates(c, v);
