@@ -1,6 +1,7 @@
 /* check A B: both compute the same ids; what differs, where it begins to differ, and whether that is within the tolerance. */
 #include "compiler/cli/forward.h"
 #include "compiler/cli/json.h"
+#include "compiler/driver/words.h"
 #include "runtime/base/philox.h"
 #include <math.h>
 #include <stdlib.h>
@@ -250,7 +251,7 @@ static int disabled_error(cli *c, const side *a, const side *b, const int32_t *i
 static void put_number(text *t, const char *name, double value) {
   text_printf(t, "%-20s ", name);
   if (isnan(value)) text_puts(t, "-");
-  else text_put_double(t, value);
+  else words_put_number(t, value);
   text_puts(t, "\n");
 }
 
@@ -278,7 +279,7 @@ static void put_answer(const cli *c, const check_own *o, const comparison *r, in
     put_number(&j.t, "first_departing_layer", first < 0 ? (double)NAN : first);
     if (!isnan(disabled)) put_number(&j.t, "disabled_norm_error", disabled);
     text_printf(&j.t, "%s: max_rel is %s the tolerance of ", yes ? "yes" : "no", yes ? "within" : "over");
-    text_put_double(&j.t, o->tol);
+    words_put_number(&j.t, o->tol);
     text_printf(&j.t, " over %zu positions\n", r->positions);
   }
   cli_put(j.t.data, j.t.size);

@@ -58,10 +58,10 @@ int cli_parse_real(cli *c, const char *option, const char *value, double low, do
     return CLI_OK;
   }
   text range = {0};
-  text_put_double(&range, low);
+  words_put_number(&range, low);
   if (isfinite(high)) {
     text_puts(&range, " to ");
-    text_put_double(&range, high);
+    words_put_number(&range, high);
   } else {
     text_puts(&range, " up");
   }

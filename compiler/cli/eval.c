@@ -1,5 +1,6 @@
 #include "compiler/cli/forward.h"
 #include "compiler/cli/json.h"
+#include "compiler/driver/words.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +110,7 @@ static void put_result(const cli *c, const eval_result *r) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (i == 2 && !r->has_bytes) continue;
     text_printf(&t, "%-17s ", rows[i].name);
-    text_put_double(&t, rows[i].value);
+    words_put_number(&t, rows[i].value);
     text_puts(&t, "\n");
   }
   cli_put(t.data, t.size);

@@ -1,4 +1,5 @@
 #include "compiler/cli/json.h"
+#include "compiler/driver/words.h"
 #include "runtime/base/json_scan.h"
 #include <math.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ void json_string(json_out *j, const char *key, const char *value) {
 
 void json_number(json_out *j, const char *key, double value) {
   begin(j, key);
-  if (isfinite(value)) text_put_double(&j->t, value);
+  if (isfinite(value)) words_put_number(&j->t, value);
   else text_puts(&j->t, "null");
 }
 

@@ -1,5 +1,6 @@
 #include "compiler/cli/cli.h"
 #include "compiler/cli/json.h"
+#include "compiler/driver/words.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -148,13 +149,13 @@ static void say_options(cli *c, const run_own *o, size_t prompt) {
   text t = {0};
   const taper_sampling *s = &o->sampling;
   text_puts(&t, "temp ");
-  text_put_double(&t, s->temperature);
+  words_put_number(&t, s->temperature);
   text_printf(&t, ", top-k %u, top-p ", s->top_k);
-  text_put_double(&t, s->top_p);
+  words_put_number(&t, s->top_p);
   text_puts(&t, ", min-p ");
-  text_put_double(&t, s->min_p);
+  words_put_number(&t, s->min_p);
   text_puts(&t, ", repeat-penalty ");
-  text_put_double(&t, s->repeat_penalty);
+  words_put_number(&t, s->repeat_penalty);
   cli_say(c, "%s, seed %llu, prompt of %zu tokens, at most %llu more", t.data ? t.data : "", (unsigned long long)s->seed, prompt, (unsigned long long)o->count);
   text_free(&t);
   if (s->temperature > 0 && !o->seed_given) cli_note(c, "seed %llu", (unsigned long long)s->seed);

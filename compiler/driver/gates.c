@@ -1,5 +1,6 @@
 /* Gate values: the weights' metadata, then --gate. */
 #include "compiler/driver/model_priv.h"
+#include "compiler/driver/words.h"
 #include <string.h>
 
 static const weight_gate *stored_gate(const model_loaded *m, const char *name) {
@@ -12,7 +13,7 @@ static void put_values(text *out, const double *values, size_t n) {
   if (n != 1) text_puts(out, "[");
   for (size_t i = 0; i < n; i++) {
     if (i) text_puts(out, ", ");
-    text_put_double(out, values[i]);
+    words_put_number(out, values[i]);
   }
   if (n != 1) text_puts(out, "]");
 }
@@ -23,7 +24,7 @@ static void say_override(model_loaded *m, const model_define *gate) {
   text_puts(&t, "gate '");
   text_puts(&t, gate->name);
   text_puts(&t, "': ");
-  text_put_double(&t, gate->value);
+  words_put_number(&t, gate->value);
   text_puts(&t, " by --gate");
   if (stored) {
     text_puts(&t, ", in place of ");
@@ -122,7 +123,7 @@ void gates_describe(model_loaded *m, const model_options *options) {
     text_puts(&p, i ? ", " : "");
     text_put_quoted(&p, name, strlen(name), true);
     text_puts(&p, ": ");
-    text_put_double(&p, value);
+    words_put_number(&p, value);
   }
   text_puts(&p, "}");
   m->gates = arena_strdup(a, t.data ? t.data : "{}");

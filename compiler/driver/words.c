@@ -1,4 +1,5 @@
 #include "compiler/driver/words.h"
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -33,4 +34,9 @@ const char *words_nearest(const char *word, const char *const *words, size_t n) 
     if (d < least || (d == least && !best)) best = words[i], least = d;
   }
   return best;
+}
+
+void words_put_number(text *out, double value) {
+  if (value >= -1e15 && value <= 1e15 && trunc(value) == value && !(value == 0 && signbit(value))) text_printf(out, "%lld", (long long)value);
+  else text_put_double(out, value);
 }
