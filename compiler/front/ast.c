@@ -75,7 +75,8 @@ static bool read_number(ast_expr *e, const char *s, size_t size) {
   int64_t factor = suffix == 'k' ? 1000 : suffix == 'M' ? 1000000 : 1;
   if (factor != 1 || suffix == '%') size--;
   e->kind = suffix == '%' ? AST_PERCENT : AST_INT;
-  if (e->kind == AST_INT && number_parse_i64(s, size, &e->u.number.i)) return checked_mul_i64(e->u.number.i, factor, &e->u.number.i);
+  if (e->kind == AST_INT && number_parse_i64(s, size, &e->u.number.i))
+    return checked_mul_i64(e->u.number.i, factor, &e->u.number.i);
   if (e->kind == AST_INT && strspn(s, "0123456789") >= size) return false;
   double value;
   if (!number_parse_double(s, size, &value)) return false;
@@ -93,8 +94,8 @@ ast_expr *ast_number(ast_parser *p, const char *s, size_t size, ast_span span) {
   ast_expr *e = new_expr(p, AST_INT, span, 0);
   e->u.number.text = arena_strndup(p->memory, s, size);
   if (read_number(e, e->u.number.text, size)) return e;
-  ast_error(p, DC_FRONT_NUMBER, span, "'%.40s%s' does not fit: integers go to 9223372036854775807, floats to 1.7e308", e->u.number.text,
-            size > 40 ? "..." : "");
+  ast_error(p, DC_FRONT_NUMBER, span, "'%.40s%s' does not fit: integers go to 9223372036854775807, floats to 1.7e308",
+            e->u.number.text, size > 40 ? "..." : "");
   e->kind = AST_BAD;
   return e;
 }
@@ -108,13 +109,16 @@ ast_expr *ast_string(ast_parser *p, const char *s, size_t size, ast_span span) {
     if (c == '\\') {
       static const char from[] = "\"\\nt", into[] = "\"\\\n\t";
       const char *at = strchr(from, s[++i]);
-      if (!at) ast_error(p, DC_FRONT_STRING, (ast_span){span.begin + (uint32_t)i - 1, span.begin + (uint32_t)i + 1},
-                         "an unknown escape; \\\" \\\\ \\n \\t are known");
-      else c = into[at - from];
+      if (!at)
+        ast_error(p, DC_FRONT_STRING, (ast_span){span.begin + (uint32_t)i - 1, span.begin + (uint32_t)i + 1},
+                  "an unknown escape; \\\" \\\\ \\n \\t are known");
+      else
+        c = into[at - from];
     }
     *to++ = c;
   }
-  if (to - out > AST_MAX_NAME) ast_error(p, DC_FRONT_STRING, span, "a text of %zu bytes; at most %d", (size_t)(to - out), AST_MAX_NAME);
+  if (to - out > AST_MAX_NAME)
+    ast_error(p, DC_FRONT_STRING, span, "a text of %zu bytes; at most %d", (size_t)(to - out), AST_MAX_NAME);
   return e;
 }
 
@@ -179,8 +183,10 @@ ast_args *ast_args_add(ast_parser *p, ast_args *list, ast_id name, ast_expr *val
   list = no_args(p, list);
   ast_arg *a = ARENA_NEW(p->memory, ast_arg);
   *a = (ast_arg){.name = name, .value = value};
-  if (list->last) list->last->next = a;
-  else list->first = a;
+  if (list->last)
+    list->last->next = a;
+  else
+    list->first = a;
   list->last = a;
   list->count++;
   return list;
@@ -195,8 +201,10 @@ ast_body *ast_body_add(ast_parser *p, ast_body *body, ast_stmt *stmt) {
   if (stmt->otherwise && stmt->otherwise->depth > depth) depth = stmt->otherwise->depth;
   if (depth >= body->depth) body->depth = depth + 1;
   if (body->depth > AST_MAX_NESTING) stop(p, DC_FRONT_NESTING, stmt->span, "statements are nested deeper than 256");
-  if (body->last) body->last->next = stmt;
-  else body->first = stmt;
+  if (body->last)
+    body->last->next = stmt;
+  else
+    body->first = stmt;
   body->last = stmt;
   return body;
 }
@@ -212,8 +220,12 @@ static ast_stmt *new_stmt(ast_parser *p, ast_stmt_kind kind, ast_id id, ast_expr
   return s;
 }
 
-ast_stmt *ast_let(ast_parser *p, ast_id id, ast_expr *value, ast_span span) { return new_stmt(p, STMT_LET, id, value, span); }
-ast_stmt *ast_assign(ast_parser *p, ast_id id, ast_expr *value, ast_span span) { return new_stmt(p, STMT_ASSIGN, id, value, span); }
+ast_stmt *ast_let(ast_parser *p, ast_id id, ast_expr *value, ast_span span) {
+  return new_stmt(p, STMT_LET, id, value, span);
+}
+ast_stmt *ast_assign(ast_parser *p, ast_id id, ast_expr *value, ast_span span) {
+  return new_stmt(p, STMT_ASSIGN, id, value, span);
+}
 
 ast_stmt *ast_return(ast_parser *p, ast_expr *value, ast_span span) {
   return new_stmt(p, STMT_RETURN, (ast_id){NULL, span}, value, span);
@@ -243,8 +255,10 @@ static ast_symbol *new_symbol(ast_parser *p, ast_symbol_kind kind, ast_id id, ui
 
 static ast_symbol *declare(ast_parser *p, ast_symbol_kind kind, ast_id id, uint32_t slot) {
   ast_symbol *s = new_symbol(p, kind, id, slot);
-  if (p->model->last) p->model->last->next = s;
-  else p->model->symbols = s;
+  if (p->model->last)
+    p->model->last->next = s;
+  else
+    p->model->symbols = s;
   return p->model->last = s;
 }
 
@@ -254,7 +268,9 @@ void ast_model_param(ast_parser *p, ast_id id, ast_expr *value) {
   declare(p, SYM_MODEL_PARAM, id, p->model->param_count++)->value = value;
 }
 
-void ast_gate(ast_parser *p, ast_id id, ast_expr *count) { declare(p, SYM_GATE, id, p->model->gate_count++)->value = count; }
+void ast_gate(ast_parser *p, ast_id id, ast_expr *count) {
+  declare(p, SYM_GATE, id, p->model->gate_count++)->value = count;
+}
 
 void ast_tensor(ast_parser *p, ast_id id, ast_args *dims, ast_expr *init) {
   ast_symbol *s = declare(p, SYM_TENSOR, id, p->model->tensor_count++);
@@ -278,8 +294,12 @@ static void add_block(ast_parser *p, ast_symbol_kind kind, ast_id id, ast_symbol
   declare(p, kind, id, 0)->block = b;
 }
 
-void ast_block_add(ast_parser *p, ast_id id, ast_symbol *args, ast_body *body) { add_block(p, SYM_BLOCK, id, args, body); }
-void ast_forward(ast_parser *p, ast_id keyword, ast_symbol *args, ast_body *body) { add_block(p, SYM_FORWARD, keyword, args, body); }
+void ast_block_add(ast_parser *p, ast_id id, ast_symbol *args, ast_body *body) {
+  add_block(p, SYM_BLOCK, id, args, body);
+}
+void ast_forward(ast_parser *p, ast_id keyword, ast_symbol *args, ast_body *body) {
+  add_block(p, SYM_FORWARD, keyword, args, body);
+}
 
 void ast_train(ast_parser *p, ast_span span) {
   p->model->has_train = true;
@@ -289,25 +309,27 @@ void ast_train(ast_parser *p, ast_span span) {
 void ast_setting_add(ast_parser *p, ast_id id, ast_expr *value) {
   ast_setting *s = ARENA_NEW(p->memory, ast_setting);
   *s = (ast_setting){.id = id, .value = value};
-  if (p->model->last_setting) p->model->last_setting->next = s;
-  else p->model->settings = s;
+  if (p->model->last_setting)
+    p->model->last_setting->next = s;
+  else
+    p->model->settings = s;
   p->model->last_setting = s;
 }
 
 const char *ast_operator_text(ast_operator op) {
   static const char *const texts[] = {
-#define X(id, text, precedence) text,
-      AST_OPERATORS(X)
-#undef X
+#define OPERATOR(id, text, precedence) text,
+#include "compiler/front/operators.def"
+#undef OPERATOR
   };
   return texts[op];
 }
 
 int ast_operator_precedence(ast_operator op) {
   static const int levels[] = {
-#define X(id, text, precedence) precedence,
-      AST_OPERATORS(X)
-#undef X
+#define OPERATOR(id, text, precedence) precedence,
+#include "compiler/front/operators.def"
+#undef OPERATOR
   };
   return levels[op];
 }

@@ -1,6 +1,7 @@
 /*
- * ast.h - the syntax tree of a .tmodel file. The grammar builds it through the ast_*() calls below; resolve.c and signature.c fill
- * in what names mean. Nodes live in the arena of the front_model. Internal to compiler/front and grammar.
+ * ast.h - the syntax tree of a .tmodel file. The grammar builds it through the ast_*() calls below; resolve.c and
+ * signature.c fill in what names mean. Nodes live in the arena of the front_model. Internal to compiler/front and
+ * grammar.
  */
 #ifndef TAPERC_FRONT_AST_H
 #define TAPERC_FRONT_AST_H
@@ -12,20 +13,25 @@
 #define AST_MAX_NAME 255
 #define AST_MAX_TOKENS 1000000
 
-/* Binary operators bind tighter with a higher number. */
-#define AST_OPERATORS(X)                                                                                              \
-  X(OR, "||", 1) X(AND, "&&", 2) X(EQ, "==", 3) X(NE, "!=", 3) X(LT, "<", 3) X(LE, "<=", 3) X(GT, ">", 3)             \
-  X(GE, ">=", 3) X(ADD, "+", 4) X(SUB, "-", 4) X(MUL, "*", 5) X(DIV, "/", 5) X(MOD, "%", 5) X(NEG, "-", 6) X(NOT, "!", 6)
-
 typedef enum ast_operator {
-#define X(id, text, precedence) AST_OP_##id,
-  AST_OPERATORS(X)
-#undef X
+#define OPERATOR(id, text, precedence) AST_OP_##id,
+#include "compiler/front/operators.def"
+#undef OPERATOR
 } ast_operator;
 
 typedef enum ast_kind {
   AST_BAD, /* an error was reported here */
-  AST_INT, AST_FLOAT, AST_BOOL, AST_PERCENT, AST_STRING, AST_TUPLE, AST_NAME, AST_INDEX, AST_CALL, AST_UNARY, AST_BINARY
+  AST_INT,
+  AST_FLOAT,
+  AST_BOOL,
+  AST_PERCENT,
+  AST_STRING,
+  AST_TUPLE,
+  AST_NAME,
+  AST_INDEX,
+  AST_CALL,
+  AST_UNARY,
+  AST_BINARY
 } ast_kind;
 
 typedef struct ast_expr ast_expr;
@@ -41,7 +47,16 @@ typedef struct ast_id { /* a name as it stands in the source */
 /* What an argument of a call is for; set by signature.c. */
 typedef enum ast_role {
   ROLE_NONE, /* reported as wrong */
-  ROLE_OPERAND, ROLE_ATTR, ROLE_OUT, ROLE_NAME, ROLE_INIT, ROLE_STYLE, ROLE_SCALING, ROLE_CAUSAL, ROLE_BLOCK_ARG, ROLE_VALUE
+  ROLE_OPERAND,
+  ROLE_ATTR,
+  ROLE_OUT,
+  ROLE_NAME,
+  ROLE_INIT,
+  ROLE_STYLE,
+  ROLE_SCALING,
+  ROLE_CAUSAL,
+  ROLE_BLOCK_ARG,
+  ROLE_VALUE
 } ast_role;
 
 typedef struct ast_arg {
@@ -64,12 +79,31 @@ struct ast_expr {
   uint32_t depth;
   ast_span span;
   union {
-    struct { const char *text; int64_t i; double f; bool b; } number;
+    struct {
+      const char *text;
+      int64_t i;
+      double f;
+      bool b;
+    } number;
     const char *string;
-    struct { ast_id id; ast_symbol *symbol; ast_expr *index; } name; /* AST_NAME, AST_INDEX */
-    struct { ast_id id; ast_args *args; ast_target target; ast_symbol *block; ir_opcode op; uint32_t function; } call;
+    struct {
+      ast_id id;
+      ast_symbol *symbol;
+      ast_expr *index;
+    } name; /* AST_NAME, AST_INDEX */
+    struct {
+      ast_id id;
+      ast_args *args;
+      ast_target target;
+      ast_symbol *block;
+      ir_opcode op;
+      uint32_t function;
+    } call;
     ast_args *tuple;
-    struct { ast_operator op; ast_expr *a, *b; } operation; /* b NULL: unary */
+    struct {
+      ast_operator op;
+      ast_expr *a, *b;
+    } operation; /* b NULL: unary */
   } u;
 };
 
@@ -94,7 +128,14 @@ struct ast_stmt {
 };
 
 typedef enum ast_symbol_kind {
-  SYM_MODEL_PARAM, SYM_GATE, SYM_TENSOR, SYM_BLOCK, SYM_FORWARD, SYM_ARG, SYM_LOCAL, SYM_INDEX
+  SYM_MODEL_PARAM,
+  SYM_GATE,
+  SYM_TENSOR,
+  SYM_BLOCK,
+  SYM_FORWARD,
+  SYM_ARG,
+  SYM_LOCAL,
+  SYM_INDEX
 } ast_symbol_kind;
 
 struct ast_symbol {
@@ -102,7 +143,8 @@ struct ast_symbol {
   ast_id id;
   uint32_t slot; /* parameters, gates, tensors: ordinal in the model; others: place in the frame of their block */
   bool used;
-  ast_expr *value;  /* model parameter: its default; gate: its count, or NULL; tensor: its init, or NULL; local: its first value */
+  ast_expr *value;  /* model parameter: its default; gate: its count, or NULL; tensor: its init, or NULL; local: its
+                       first value */
   ast_args *dims;   /* tensor */
   ast_block *block; /* block, forward */
   ast_symbol *next; /* in the model, or among the arguments of a block */
@@ -146,24 +188,25 @@ typedef struct ast_parser {
   const front_source *source;
   diag_sink *sink;
   ast_model *model;
-  uint32_t offset;                                        /* scanner: next byte */
-  uint32_t open[AST_MAX_NESTING], open_count, tokens;     /* scanner: brackets not closed yet */
-  ast_span last_token;                                    /* the token before the look-ahead */
+  uint32_t offset;                                    /* scanner: next byte */
+  uint32_t open[AST_MAX_NESTING], open_count, tokens; /* scanner: brackets not closed yet */
+  ast_span last_token;                                /* the token before the look-ahead */
   ast_span token;
-  ast_span comment;                                       /* scanner: where the open comment began */
-  bool stopped;                                           /* a limit was passed: no further message */
+  ast_span comment; /* scanner: where the open comment began */
+  bool stopped;     /* a limit was passed: no further message */
 } ast_parser;
 
 /* Scans and parses; false after an error, which is in the sink. Defined in grammar/tmodel.l. */
 bool tmodel_read(ast_parser *p);
-void ast_error(ast_parser *p, diag_code code, ast_span span, const char *format, ...) __attribute__((format(printf, 4, 5)));
+void ast_error(ast_parser *p, diag_code code, ast_span span, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* Says what was expected at `found` from bison's list of token names. */
 void ast_syntax_error(ast_parser *p, ast_span found, const char *const *expected, size_t n);
 
 /* scanner */
 bool ast_token(ast_parser *p, size_t length, bool blank, ast_span *out); /* false: past a limit, stop */
-void ast_end(ast_parser *p, ast_span *out);                   /* the place behind the last byte */
-bool ast_bracket(ast_parser *p, char bracket, ast_span span); /* false: nested too deeply, stop */
+void ast_end(ast_parser *p, ast_span *out);                              /* the place behind the last byte */
+bool ast_bracket(ast_parser *p, char bracket, ast_span span);            /* false: nested too deeply, stop */
 ast_id ast_identifier(ast_parser *p, const char *text, size_t size, ast_span span);
 ast_expr *ast_number(ast_parser *p, const char *text, size_t size, ast_span span); /* with k, M or % behind it */
 ast_expr *ast_string(ast_parser *p, const char *text, size_t size, ast_span span); /* with its quotes */

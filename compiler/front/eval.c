@@ -8,14 +8,18 @@ static const front_value nothing = {FV_NONE, {0}};
 
 /* Within blocks and repeats the message also says how the place was reached. */
 static front_value fail(front_env *e, diag_code code, ast_span span, const char *message) {
-  if (e->lower) lower_error(e->lower, code, span, "%s", message);
-  else front_error(e->ctx, code, span, "%s", message);
+  if (e->lower)
+    lower_error(e->lower, code, span, "%s", message);
+  else
+    front_error(e->ctx, code, span, "%s", message);
   return nothing;
 }
 
 static front_value eval_symbol(front_env *e, const ast_expr *x) {
   ast_symbol *s = x->u.name.symbol;
-  if (!s) return fail(e, DC_FRONT_UNKNOWN_NAME, x->span, arena_printf(e->ctx->memory, "unknown name '%s'", x->u.name.id.text));
+  if (!s)
+    return fail(e, DC_FRONT_UNKNOWN_NAME, x->span,
+                arena_printf(e->ctx->memory, "unknown name '%s'", x->u.name.id.text));
   switch (s->kind) {
   case SYM_MODEL_PARAM: return e->params[s->slot];
   case SYM_ARG:
@@ -32,15 +36,17 @@ static front_value eval_symbol(front_env *e, const ast_expr *x) {
   case SYM_BLOCK:
   case SYM_FORWARD: break;
   }
-  return fail(e, DC_FRONT_KIND, x->span, arena_printf(e->ctx->memory, "a constant is needed here; '%s' is none", s->id.text));
+  return fail(e, DC_FRONT_KIND, x->span,
+              arena_printf(e->ctx->memory, "a constant is needed here; '%s' is none", s->id.text));
 }
 
 static front_value eval_index(front_env *e, const ast_expr *x) {
   front_value base = eval_symbol(e, x), index = front_eval(e, x->u.name.index);
   if (base.kind == FV_NONE || index.kind == FV_NONE) return nothing;
   if (base.kind != FV_GATE || base.u.gate.index >= 0)
-    return fail(e, DC_FRONT_KIND, x->span, arena_printf(e->ctx->memory, "only arrays of gates have an index; '%s' is %s", x->u.name.id.text,
-                                                        front_kind_text(base.kind)));
+    return fail(e, DC_FRONT_KIND, x->span,
+                arena_printf(e->ctx->memory, "only arrays of gates have an index; '%s' is %s", x->u.name.id.text,
+                             front_kind_text(base.kind)));
   if (index.kind != FV_INT || index.u.i < 0)
     return fail(e, DC_FRONT_KIND, x->u.name.index->span, "an index is a whole number from 0 on");
   base.u.gate.index = index.u.i;
@@ -48,7 +54,8 @@ static front_value eval_index(front_env *e, const ast_expr *x) {
 }
 
 static front_value eval_operation(front_env *e, const ast_expr *x) {
-  front_value a = front_eval(e, x->u.operation.a), b = x->u.operation.b ? front_eval(e, x->u.operation.b) : nothing, out = nothing;
+  front_value a = front_eval(e, x->u.operation.a), b = x->u.operation.b ? front_eval(e, x->u.operation.b) : nothing,
+              out = nothing;
   if (a.kind == FV_NONE || (x->u.operation.b && b.kind == FV_NONE)) return nothing;
   if (a.kind == FV_TENSOR || b.kind == FV_TENSOR) return lower_operation(e->lower, x, a, b);
   diag_code code = DC_FRONT_KIND;
@@ -94,7 +101,8 @@ static front_value eval_here(front_env *e, const ast_expr *x) {
 }
 
 front_value front_eval(front_env *e, const ast_expr *x) {
-  if (e->depth >= FRONT_MAX_DEPTH) return fail(e, DC_FRONT_NESTING, x->span, "calls and expressions are nested too deeply here");
+  if (e->depth >= FRONT_MAX_DEPTH)
+    return fail(e, DC_FRONT_NESTING, x->span, "calls and expressions are nested too deeply here");
   e->depth++;
   front_value v = eval_here(e, x);
   e->depth--;
@@ -105,13 +113,15 @@ bool front_eval_int(front_env *e, const ast_expr *x, const char *what, int64_t l
   front_value v = front_eval(e, x);
   if (v.kind == FV_NONE) return false;
   if (v.kind != FV_INT) {
-    fail(e, DC_FRONT_KIND, x->span, arena_printf(e->ctx->memory, "%s must be a whole number, not %s", what, front_kind_text(v.kind)));
+    fail(e, DC_FRONT_KIND, x->span,
+         arena_printf(e->ctx->memory, "%s must be a whole number, not %s", what, front_kind_text(v.kind)));
     return false;
   }
   *out = v.u.i;
   if (v.u.i >= least && v.u.i <= most) return true;
-  fail(e, DC_FRONT_RANGE, x->span, arena_printf(e->ctx->memory, "%s is %lld; it must be %lld to %lld", what, (long long)v.u.i, (long long)least,
-                                                (long long)most));
+  fail(e, DC_FRONT_RANGE, x->span,
+       arena_printf(e->ctx->memory, "%s is %lld; it must be %lld to %lld", what, (long long)v.u.i, (long long)least,
+                    (long long)most));
   return false;
 }
 
@@ -119,7 +129,8 @@ bool front_eval_number(front_env *e, const ast_expr *x, const char *what, double
   front_value v = front_eval(e, x);
   if (v.kind == FV_NONE) return false;
   if (!front_is_number(v)) {
-    fail(e, DC_FRONT_KIND, x->span, arena_printf(e->ctx->memory, "%s must be a number, not %s", what, front_kind_text(v.kind)));
+    fail(e, DC_FRONT_KIND, x->span,
+         arena_printf(e->ctx->memory, "%s must be a number, not %s", what, front_kind_text(v.kind)));
     return false;
   }
   *out = front_number(v);
@@ -137,13 +148,15 @@ static const front_define *find_define(const front_options *o, const char *name)
 static bool apply_define(const front_ctx *c, const ast_symbol *s, const front_define *d, front_value *v) {
   static const diag_loc nowhere = {0};
   if (!isfinite(d->value) || (v->kind == FV_INT && (d->value != floor(d->value) || fabs(d->value) > 0x1p53))) {
-    diag_report(c->sink, DC_FRONT_DEFINE, nowhere, "-D %s: parameter '%s' of model '%s' takes a %s", d->name, d->name, c->model->id.text,
-                v->kind == FV_INT ? "whole number" : "finite number");
+    diag_report(c->sink, DC_FRONT_DEFINE, nowhere, "-D %s: parameter '%s' of model '%s' takes a %s", d->name, d->name,
+                c->model->id.text, v->kind == FV_INT ? "whole number" : "finite number");
     diag_note(c->sink, source_loc(c->source, s->id.span), "'%s' is declared here", s->id.text);
     return false;
   }
-  if (v->kind == FV_INT) v->u.i = (int64_t)d->value;
-  else v->u.f = d->value;
+  if (v->kind == FV_INT)
+    v->u.i = (int64_t)d->value;
+  else
+    v->u.f = d->value;
   return true;
 }
 
@@ -154,8 +167,8 @@ static bool unknown_define(const front_ctx *c, const front_define *d) {
     if (strcmp(s->id.text, d->name) == 0) return false;
     if (front_suggests(c)) suggest_try(&near, s->id.text);
   }
-  diag_report(c->sink, DC_FRONT_DEFINE, (diag_loc){0}, "-D %s: model '%s' has no such parameter%s", d->name, c->model->id.text,
-              suggest_text(&near, c->memory));
+  diag_report(c->sink, DC_FRONT_DEFINE, (diag_loc){0}, "-D %s: model '%s' has no such parameter%s", d->name,
+              c->model->id.text, suggest_text(&near, c->memory));
   diag_note(c->sink, source_loc(c->source, c->model->id.span), "the model is declared here");
   return true;
 }
@@ -164,7 +177,8 @@ static bool unknown_define(const front_ctx *c, const front_define *d) {
 static bool check_reserved(const front_ctx *c, const ast_symbol *s, front_value v) {
   if (strcmp(s->id.text, "vocab") != 0 && strcmp(s->id.text, "context") != 0) return true;
   if (v.kind == FV_INT && v.u.i >= 1 && v.u.i <= FRONT_MAX_DIM) return true;
-  front_error(c, DC_FRONT_RANGE, s->value->span, "parameter '%s' must be a whole number from 1 to %lld", s->id.text, (long long)FRONT_MAX_DIM);
+  front_error(c, DC_FRONT_RANGE, s->value->span, "parameter '%s' must be a whole number from 1 to %lld", s->id.text,
+              (long long)FRONT_MAX_DIM);
   return false;
 }
 
@@ -176,7 +190,8 @@ bool front_params(const front_ctx *c, const front_options *options, bool report_
     front_value v = front_eval(&e, s->value);
     const front_define *d = find_define(options, s->id.text);
     if (v.kind != FV_NONE && !front_is_number(v)) {
-      front_error(c, DC_FRONT_KIND, s->value->span, "parameter '%s' must be a number, not %s", s->id.text, front_kind_text(v.kind));
+      front_error(c, DC_FRONT_KIND, s->value->span, "parameter '%s' must be a number, not %s", s->id.text,
+                  front_kind_text(v.kind));
       v = nothing;
     }
     good &= v.kind != FV_NONE;
@@ -184,7 +199,8 @@ bool front_params(const front_ctx *c, const front_options *options, bool report_
     if (v.kind != FV_NONE) good &= check_reserved(c, s, v);
     out[s->slot] = v;
   }
-  for (size_t i = 0; report_options && options && i < options->define_count; i++) good &= !unknown_define(c, &options->defines[i]);
+  for (size_t i = 0; report_options && options && i < options->define_count; i++)
+    good &= !unknown_define(c, &options->defines[i]);
   return good;
 }
 
@@ -206,7 +222,8 @@ static const char *init_call(front_env *e, const ast_expr *x) {
   double v;
   if (args->count != 1 || args->first->name.text)
     return fail(e, DC_FRONT_KIND, x->span, arena_printf(e->ctx->memory, "write %s(NUMBER)", name)), NULL;
-  if (!front_eval_number(e, args->first->value, strcmp(name, "normal") == 0 ? "a standard deviation" : "a bound", &v)) return NULL;
+  if (!front_eval_number(e, args->first->value, strcmp(name, "normal") == 0 ? "a standard deviation" : "a bound", &v))
+    return NULL;
   if (v < 0) return fail(e, DC_FRONT_RANGE, args->first->value->span, "this must not be negative"), NULL;
   const char *number = init_number(e, args->first->value);
   return number ? arena_printf(e->ctx->memory, "%s(%s)", name, number) : NULL;
@@ -223,7 +240,9 @@ const char *front_eval_init(front_env *e, const ast_expr *x) {
   if (x->kind != AST_CALL && (x->kind != AST_NAME || x->u.name.symbol)) return init_number(e, x);
   suggestion s = suggest(name);
   for (size_t i = 0; i < 2; i++) suggest_try(&s, words[i]), suggest_try(&s, calls[i]);
-  return fail(e, DC_FRONT_UNKNOWN_NAME, x->span, arena_printf(e->ctx->memory, "unknown initial value '%s'%s", name,
-                                                               s.best ? suggest_text(&s, e->ctx->memory)
-                                                                      : "; known are normal(S), uniform(A), zeros, ones and a number")), NULL;
+  return fail(e, DC_FRONT_UNKNOWN_NAME, x->span,
+              arena_printf(e->ctx->memory, "unknown initial value '%s'%s", name,
+                           s.best ? suggest_text(&s, e->ctx->memory)
+                                  : "; known are normal(S), uniform(A), zeros, ones and a number")),
+         NULL;
 }

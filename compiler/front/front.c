@@ -29,7 +29,8 @@ static void check(front_model *f, const front_options *options, diag_sink *sink)
   front_check_train(&c, params, &f->train);
 }
 
-front_model *front_parse(const char *source, size_t size, const char *file, const front_options *options, diag_sink *sink) {
+front_model *front_parse(const char *source, size_t size, const char *file, const front_options *options,
+                         diag_sink *sink) {
   front_model *f = calloc(1, sizeof *f);
   if (!f) abort(); /* as the arenas */
   size_t errors = diag_error_count(sink);

@@ -7,12 +7,12 @@
 #include "compiler/front/train.h"
 
 #define FRONT_MAX_REPEAT 1024
-#define FRONT_MAX_OPS 200000     /* lowered, with their weights */
-#define FRONT_MAX_STEPS 2000000  /* statements and calls while lowering */
-#define FRONT_MAX_DEPTH 1500     /* of expressions, statements and calls within each other while lowering */
+#define FRONT_MAX_OPS 200000    /* lowered, with their weights */
+#define FRONT_MAX_STEPS 2000000 /* statements and calls while lowering */
+#define FRONT_MAX_DEPTH 1500    /* of expressions, statements and calls within each other while lowering */
 #define FRONT_MAX_DIM ((int64_t)INT32_MAX)
 #define FRONT_MAX_ELEMENTS ((int64_t)1 << 40)
-#define FRONT_MAX_SLOTS 65536    /* variables of one block */
+#define FRONT_MAX_SLOTS 65536 /* variables of one block */
 
 struct front_model {
   arena memory;
@@ -28,7 +28,8 @@ typedef struct front_ctx {
   diag_sink *sink;
 } front_ctx;
 
-void front_error(const front_ctx *c, diag_code code, ast_span span, const char *format, ...) __attribute__((format(printf, 4, 5)));
+void front_error(const front_ctx *c, diag_code code, ast_span span, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 void front_note(const front_ctx *c, ast_span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Suggestions cost time: past the errors that are shown there are none. */
 bool front_suggests(const front_ctx *c);
@@ -47,7 +48,15 @@ uint32_t front_function_count(void);
 bool front_attr_default(ir_opcode op, ir_attr_key key, double *out);
 
 /* ---- values ---- */
-typedef enum front_kind { FV_NONE, FV_INT, FV_FLOAT, FV_BOOL, FV_STRING, FV_GATE, FV_TENSOR } front_kind; /* FV_NONE: reported */
+typedef enum front_kind {
+  FV_NONE,
+  FV_INT,
+  FV_FLOAT,
+  FV_BOOL,
+  FV_STRING,
+  FV_GATE,
+  FV_TENSOR
+} front_kind; /* FV_NONE: reported */
 
 typedef struct front_value {
   front_kind kind;
@@ -56,7 +65,10 @@ typedef struct front_value {
     double f;
     bool b;
     const char *s;
-    struct { ast_symbol *symbol; int64_t index; } gate; /* index -1: the whole array */
+    struct {
+      ast_symbol *symbol;
+      int64_t index;
+    } gate; /* index -1: the whole array */
     ir_value tensor;
   } u;
 } front_value;
@@ -66,9 +78,11 @@ double front_number(front_value v);           /* of FV_INT and FV_FLOAT */
 static inline bool front_is_number(front_value v) { return v.kind == FV_INT || v.kind == FV_FLOAT; }
 
 /* const.c: NULL, or why there is no result */
-const char *front_const_binary(const front_ctx *c, ast_operator op, front_value a, front_value b, front_value *out, diag_code *out_code);
+const char *front_const_binary(const front_ctx *c, ast_operator op, front_value a, front_value b, front_value *out,
+                               diag_code *out_code);
 const char *front_const_unary(ast_operator op, front_value a, front_value *out, diag_code *out_code);
-const char *front_const_function(uint32_t f, const front_value *args, uint32_t n, front_value *out, diag_code *out_code);
+const char *front_const_function(uint32_t f, const front_value *args, uint32_t n, front_value *out,
+                                 diag_code *out_code);
 
 typedef struct lowering lowering;
 
@@ -89,7 +103,8 @@ bool front_eval_number(front_env *e, const ast_expr *x, const char *what, double
 bool front_params(const front_ctx *c, const front_options *options, bool report_options, front_value *out);
 
 /* ---- lower*.c: called by front_eval where a tensor is meant ---- */
-void lower_error(lowering *l, diag_code code, ast_span span, const char *format, ...) __attribute__((format(printf, 4, 5)));
+void lower_error(lowering *l, diag_code code, ast_span span, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 front_value lower_tensor(lowering *l, ast_symbol *symbol, ast_span span);
 front_value lower_operation(lowering *l, const ast_expr *x, front_value a, front_value b);
 front_value lower_call(lowering *l, front_env *e, const ast_expr *x);

@@ -1,4 +1,5 @@
-/* lower.c - runs the model's statements at compile time: repeats are unrolled, blocks inlined, ifs decided; what is left are ops. */
+/* lower.c - runs the model's statements at compile time: repeats are unrolled, blocks inlined, ifs decided; what is
+ * left are ops. */
 #include "compiler/front/lower_priv.h"
 
 #include <string.h>
@@ -20,8 +21,11 @@ bool lower_tick(lowering *l, bool op, ast_span span) {
   l->steps++;
   l->ops += op;
   if (l->steps <= FRONT_MAX_STEPS && l->ops <= FRONT_MAX_OPS) return true;
-  if (l->ops > FRONT_MAX_OPS) lower_error(l, DC_FRONT_TOO_LARGE, span, "the model lowers to more than %d ops", FRONT_MAX_OPS);
-  else lower_error(l, DC_FRONT_TOO_LARGE, span, "the model takes more than %d statements and calls to lower", FRONT_MAX_STEPS);
+  if (l->ops > FRONT_MAX_OPS)
+    lower_error(l, DC_FRONT_TOO_LARGE, span, "the model lowers to more than %d ops", FRONT_MAX_OPS);
+  else
+    lower_error(l, DC_FRONT_TOO_LARGE, span, "the model takes more than %d statements and calls to lower",
+                FRONT_MAX_STEPS);
   l->aborted = true;
   return false;
 }
@@ -32,7 +36,8 @@ bool lower_check_name(lowering *l, const char *name, const char *what, ast_span 
   static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
   size_t n = strlen(name);
   if (n && name[strspn(name, good)] == 0 && name[0] != '.' && name[n - 1] != '.' && !strstr(name, "..")) return true;
-  lower_error(l, DC_FRONT_WEIGHT_NAME, span, "'%s' cannot be %s; use letters, digits, '_', '-' and single dots between them", name, what);
+  lower_error(l, DC_FRONT_WEIGHT_NAME, span,
+              "'%s' cannot be %s; use letters, digits, '_', '-' and single dots between them", name, what);
   return false;
 }
 
@@ -43,8 +48,10 @@ void lower_pop(lowering *l, size_t length) {
 
 bool lower_push(lowering *l, const char *name, int64_t index, ast_span span, size_t *out_before) {
   *out_before = l->path.size;
-  if (index < 0) text_printf(&l->path, "%s.", name);
-  else text_printf(&l->path, "%s.%lld.", name, (long long)index);
+  if (index < 0)
+    text_printf(&l->path, "%s.", name);
+  else
+    text_printf(&l->path, "%s.%lld.", name, (long long)index);
   if (l->path.size < AST_MAX_NAME) return true;
   lower_error(l, DC_FRONT_WEIGHT_NAME, span, "the names of weights get longer than %d bytes here", AST_MAX_NAME);
   lower_pop(l, *out_before);
@@ -62,12 +69,14 @@ static flow run_body(lowering *l, front_env *e, const ast_body *body, front_valu
 static void run_assign(lowering *l, front_env *e, const ast_stmt *s) {
   front_value *to = &e->frame[s->symbol->slot], v = front_eval(e, s->value);
   if (to->kind != FV_NONE && to->kind != FV_TENSOR) {
-    lower_error(l, DC_FRONT_ASSIGN, s->id.span, "'%s' is %s; only tensors can be assigned to", s->id.text, front_kind_text(to->kind));
+    lower_error(l, DC_FRONT_ASSIGN, s->id.span, "'%s' is %s; only tensors can be assigned to", s->id.text,
+                front_kind_text(to->kind));
     front_note(l->c, s->symbol->id.span, "'%s' is declared here", s->id.text);
     return;
   }
   if (v.kind != FV_NONE && v.kind != FV_TENSOR) {
-    lower_error(l, DC_FRONT_KIND, s->value->span, "'%s' is a tensor; it cannot become %s", s->id.text, front_kind_text(v.kind));
+    lower_error(l, DC_FRONT_KIND, s->value->span, "'%s' is a tensor; it cannot become %s", s->id.text,
+                front_kind_text(v.kind));
     v.kind = FV_NONE;
   }
   *to = v;
@@ -92,7 +101,9 @@ static flow run_repeat(lowering *l, front_env *e, const ast_stmt *s, front_value
   if (carried && l->probes == 0) probe(l, carried, head);
   for (int64_t i = 0; i < count && f == FLOW_NEXT && diag_error_count(l->c->sink) == errors; i++) {
     if (!lower_tick(l, false, s->span)) return FLOW_ABORT;
-    lower_site site = {i ? arena_printf(l->c->memory, "in '%s.%lld'", label, (long long)i) : "in the first round of this repeat", head, l->site};
+    lower_site site = {i ? arena_printf(l->c->memory, "in '%s.%lld'", label, (long long)i)
+                         : "in the first round of this repeat",
+                       head, l->site};
     size_t length;
     if (!lower_push(l, label, i, s->label->span, &length)) break;
     l->site = &site;
@@ -109,7 +120,8 @@ static flow run_if(lowering *l, front_env *e, const ast_stmt *s, front_value *ou
   front_value v = front_eval(e, s->value);
   if (v.kind == FV_NONE) return FLOW_NEXT;
   if (v.kind != FV_BOOL) {
-    lower_error(l, DC_FRONT_KIND, s->value->span, "a condition is true or false, not %s; compare it with something", front_kind_text(v.kind));
+    lower_error(l, DC_FRONT_KIND, s->value->span, "a condition is true or false, not %s; compare it with something",
+                front_kind_text(v.kind));
     return FLOW_NEXT;
   }
   const ast_body *taken = v.u.b ? s->body : s->otherwise;
@@ -147,9 +159,11 @@ static front_value run_block(lowering *l, front_env *e, const ast_symbol *symbol
   const ast_body *body = symbol->block->body;
   flow f = run_body(l, e, body, &result);
   if (f == FLOW_NEXT && diag_error_count(l->c->sink) == errors)
-    lower_error(l, DC_FRONT_RETURN, (ast_span){body->span.end - 1, body->span.end}, "'%s' ends without a return", symbol->id.text);
+    lower_error(l, DC_FRONT_RETURN, (ast_span){body->span.end - 1, body->span.end}, "'%s' ends without a return",
+                symbol->id.text);
   if (result.kind != FV_NONE && result.kind != FV_TENSOR) {
-    lower_error(l, DC_FRONT_KIND, l->return_span, "'%s' must return a tensor, not %s", symbol->id.text, front_kind_text(result.kind));
+    lower_error(l, DC_FRONT_KIND, l->return_span, "'%s' must return a tensor, not %s", symbol->id.text,
+                front_kind_text(result.kind));
     result.kind = FV_NONE;
   }
   return result;
@@ -170,8 +184,10 @@ static front_value call_block(lowering *l, front_env *e, const ast_expr *x) {
     bad |= v.kind == FV_NONE;
     if (a->role == ROLE_BLOCK_ARG) inner.frame[a->index] = v;
     if (a->role != ROLE_NAME || v.kind == FV_NONE) continue;
-    if (v.kind == FV_STRING) prefix = v.u.s;
-    else lower_error(l, DC_FRONT_KIND, a->value->span, "a name is a text, not %s", front_kind_text(v.kind));
+    if (v.kind == FV_STRING)
+      prefix = v.u.s;
+    else
+      lower_error(l, DC_FRONT_KIND, a->value->span, "a name is a text, not %s", front_kind_text(v.kind));
     bad |= v.kind != FV_STRING || !lower_check_name(l, v.u.s, "a name", a->value->span);
   }
   front_value result = {0};
@@ -205,7 +221,8 @@ static ir_value add_argument(lowering *l, const char *name, uint32_t rank) {
 static void check_result(lowering *l, front_value v) {
   double vocab = 0;
   ir_module_param(l->m, "vocab", &vocab);
-  ir_type want = ir_type_make(IR_F32, 3, (int64_t[]){IR_DIM_B, IR_DIM_T, (int64_t)vocab}), found = ir_type_of(l->m, v.u.tensor);
+  ir_type want = ir_type_make(IR_F32, 3, (int64_t[]){IR_DIM_B, IR_DIM_T, (int64_t)vocab}),
+          found = ir_type_of(l->m, v.u.tensor);
   if (ir_type_equal(want, found)) return;
   text t = {0};
   text_puts(&t, "forward returns ");

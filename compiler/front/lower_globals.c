@@ -7,8 +7,8 @@
 
 enum { MAX_GATE = 65536 };
 
-ir_value lower_build(lowering *l, ir_opcode op, const char *name, const ir_value *operands, size_t n, const ir_attr *attrs, size_t attr_count,
-                     ast_span span) {
+ir_value lower_build(lowering *l, ir_opcode op, const char *name, const ir_value *operands, size_t n,
+                     const ir_attr *attrs, size_t attr_count, ast_span span) {
   l->body.loc = source_loc(l->c->source, span);
   l->body.name = name;
   return ir_build(&l->body, op, operands, n, attrs, attr_count);
@@ -32,8 +32,11 @@ static bool unknown_gate(lowering *l, const front_gate *g) {
     if (front_suggests(l->c)) suggest_try(&near, s->id.text);
     text_printf(&all, "%s%s", all.size ? ", " : "", s->id.text);
   }
-  diag_report(l->c->sink, DC_FRONT_UNKNOWN_GATE, (diag_loc){0}, "%s: model '%s' has no gate '%s'%s%s", origin(g), l->c->model->id.text, g->name,
-              near.best ? suggest_text(&near, l->c->memory) : all.size ? "; its gates are " : "; it has none",
+  diag_report(l->c->sink, DC_FRONT_UNKNOWN_GATE, (diag_loc){0}, "%s: model '%s' has no gate '%s'%s%s", origin(g),
+              l->c->model->id.text, g->name,
+              near.best  ? suggest_text(&near, l->c->memory)
+              : all.size ? "; its gates are "
+                         : "; it has none",
               near.best || !all.size ? "" : all.data);
   text_free(&all);
   return false;
@@ -44,8 +47,9 @@ static bool take_values(lowering *l, const front_gate *g) {
   if (!s) return unknown_gate(l, g);
   lower_gate *to = &l->gates[s->slot];
   if (g->count == 0 || (g->count != 1 && (int64_t)g->count != to->count)) {
-    diag_report(l->c->sink, DC_FRONT_GATE_VALUE, (diag_loc){0}, "%s: gate '%s' has %lld element%s, %zu values are given; give one value, or one for each",
-                origin(g), g->name, (long long)to->count, to->count == 1 ? "" : "s", g->count);
+    diag_report(l->c->sink, DC_FRONT_GATE_VALUE, (diag_loc){0},
+                "%s: gate '%s' has %lld element%s, %zu values are given; give one value, or one for each", origin(g),
+                g->name, (long long)to->count, to->count == 1 ? "" : "s", g->count);
     diag_note(l->c->sink, source_loc(l->c->source, s->id.span), "'%s' is declared here", g->name);
     return false;
   }
@@ -53,7 +57,8 @@ static bool take_values(lowering *l, const front_gate *g) {
     if (g->values[i] >= 0 && g->values[i] <= 1) continue;
     text t = {0};
     text_put_double(&t, g->values[i]);
-    diag_report(l->c->sink, DC_FRONT_GATE_VALUE, (diag_loc){0}, "%s: gate '%s' is %s; a gate is 0 to 1", origin(g), g->name, t.data ? t.data : "?");
+    diag_report(l->c->sink, DC_FRONT_GATE_VALUE, (diag_loc){0}, "%s: gate '%s' is %s; a gate is 0 to 1", origin(g),
+                g->name, t.data ? t.data : "?");
     text_free(&t);
     return false;
   }
@@ -72,8 +77,10 @@ bool lower_gates(lowering *l) {
     if (s->kind != SYM_GATE) continue;
     lower_gate *g = &l->gates[s->slot];
     *g = (lower_gate){.array = s->value != NULL, .count = 1, .values = &open, .value_count = 1};
-    if (s->value && !front_eval_int(&e, s->value, "the length of an array of gates", 1, MAX_GATE, &g->count)) good = false;
-    else g->elements = ARENA_ARRAY(l->c->memory, ir_value, g->count);
+    if (s->value && !front_eval_int(&e, s->value, "the length of an array of gates", 1, MAX_GATE, &g->count))
+      good = false;
+    else
+      g->elements = ARENA_ARRAY(l->c->memory, ir_value, g->count);
   }
   for (size_t i = 0; good && i < l->options->gate_count; i++) good &= take_values(l, &l->options->gates[i]);
   return good;
@@ -85,25 +92,34 @@ ir_value lower_gate_element(lowering *l, front_value gate, ast_span span) {
   int64_t index = gate.u.gate.index;
   bool wrong = g->array ? index < 0 || index >= g->count : index >= 0;
   if (wrong) {
-    if (g->array && index < 0) lower_error(l, DC_FRONT_KIND, span, "'%s' is an array of %lld gates; choose one: %s[i]", s->id.text, (long long)g->count, s->id.text);
-    else if (!g->array) lower_error(l, DC_FRONT_KIND, span, "'%s' is one gate, it has no index", s->id.text);
-    else lower_error(l, DC_FRONT_RANGE, span, "index %lld; '%s' has the elements 0 to %lld", (long long)index, s->id.text, (long long)g->count - 1);
+    if (g->array && index < 0)
+      lower_error(l, DC_FRONT_KIND, span, "'%s' is an array of %lld gates; choose one: %s[i]", s->id.text,
+                  (long long)g->count, s->id.text);
+    else if (!g->array)
+      lower_error(l, DC_FRONT_KIND, span, "'%s' is one gate, it has no index", s->id.text);
+    else
+      lower_error(l, DC_FRONT_RANGE, span, "index %lld; '%s' has the elements 0 to %lld", (long long)index, s->id.text,
+                  (long long)g->count - 1);
     front_note(l->c, s->id.span, "'%s' is declared here", s->id.text);
     return IR_NONE;
   }
   size_t element = index < 0 ? 0 : (size_t)index;
   if (g->elements[element].id) return g->elements[element];
   const double *value = &g->values[g->value_count == 1 ? 0 : element];
-  ir_attr attrs[] = {{IR_ATTR_NAME, {.s = s->id.text}}, {IR_ATTR_VALUE, {.floats = {value, 1}}}, {IR_ATTR_INDEX, {.i = (int64_t)element}}};
+  ir_attr attrs[] = {{IR_ATTR_NAME, {.s = s->id.text}},
+                     {IR_ATTR_VALUE, {.floats = {value, 1}}},
+                     {IR_ATTR_INDEX, {.i = (int64_t)element}}};
   l->globals.loc = source_loc(l->c->source, s->id.span);
-  return g->elements[element] = ir_build_typed(&l->globals, IR_GATE, ir_type_make(IR_F32, 1, (int64_t[]){1}), attrs, g->array ? 3 : 2);
+  return g->elements[element] =
+             ir_build_typed(&l->globals, IR_GATE, ir_type_make(IR_F32, 1, (int64_t[]){1}), attrs, g->array ? 3 : 2);
 }
 
 /* ---- weights ---- */
 
 static bool claim_name(lowering *l, const char *name, ast_span span) {
   if (strlen(name) > AST_MAX_NAME) {
-    lower_error(l, DC_FRONT_WEIGHT_NAME, span, "the weight's name has %zu bytes, at most %d: '%.60s...'", strlen(name), AST_MAX_NAME, name);
+    lower_error(l, DC_FRONT_WEIGHT_NAME, span, "the weight's name has %zu bytes, at most %d: '%.60s...'", strlen(name),
+                AST_MAX_NAME, name);
     return false;
   }
   const ast_symbol *old = names_find(&l->weights, name, NULL);
@@ -119,7 +135,8 @@ static bool claim_name(lowering *l, const char *name, ast_span span) {
   return true;
 }
 
-ir_value lower_weight(lowering *l, const char *name, uint32_t rank, const int64_t *dims, const char *init, ast_span span) {
+ir_value lower_weight(lowering *l, const char *name, uint32_t rank, const int64_t *dims, const char *init,
+                      ast_span span) {
   int64_t elements = 1;
   for (uint32_t i = 0; i < rank; i++)
     if (!checked_mul_i64(elements, dims[i], &elements) || elements > FRONT_MAX_ELEMENTS) {
@@ -137,7 +154,8 @@ ir_value lower_weight(lowering *l, const char *name, uint32_t rank, const int64_
 static bool tensor_dims(lowering *l, const ast_symbol *s, int64_t dims[IR_MAX_RANK]) {
   front_env e = {.ctx = l->c, .params = l->params};
   if (s->dims->count < 1 || s->dims->count > IR_MAX_RANK) {
-    lower_error(l, DC_FRONT_RANGE, s->id.span, "param '%s' has %u dimensions; 1 to %d are possible", s->id.text, s->dims->count, IR_MAX_RANK);
+    lower_error(l, DC_FRONT_RANGE, s->id.span, "param '%s' has %u dimensions; 1 to %d are possible", s->id.text,
+                s->dims->count, IR_MAX_RANK);
     return false;
   }
   uint32_t n = 0;
@@ -176,11 +194,14 @@ ir_value lower_splat(lowering *l, int64_t n, double value) {
   l->globals.loc = l->body.loc;
   l->globals.name = NULL;
   ir_value v = ir_build_const(&l->globals, ir_type_make(IR_F32, 1, &n), &value, 1);
-  if (n == 1 && l->number_count < sizeof l->numbers / sizeof l->numbers[0]) l->numbers[l->number_count++] = (lower_number){value, v};
+  if (n == 1 && l->number_count < sizeof l->numbers / sizeof l->numbers[0])
+    l->numbers[l->number_count++] = (lower_number){value, v};
   return v;
 }
 
 ir_value lower_positions(lowering *l) {
-  if (!l->positions.id) l->positions = lower_build(l, IR_POSITIONS, "positions", (ir_value[]){l->tokens, l->pos}, 2, NULL, 0, l->c->model->forward->id.span);
+  if (!l->positions.id)
+    l->positions = lower_build(l, IR_POSITIONS, "positions", (ir_value[]){l->tokens, l->pos}, 2, NULL, 0,
+                               l->c->model->forward->id.span);
   return l->positions;
 }

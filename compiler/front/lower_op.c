@@ -1,4 +1,5 @@
-/* lower_op.c - calls of ops: arguments to operands and attributes, weights made on the way, shapes checked by ir_infer. */
+/* lower_op.c - calls of ops: arguments to operands and attributes, weights made on the way, shapes checked by ir_infer.
+ */
 #include "compiler/front/lower_priv.h"
 
 #include <stdlib.h>
@@ -12,13 +13,13 @@ typedef struct op_call {
   const char *what;
   const ir_operand_spec *specs;
   size_t spec_count;
-  front_value *values;          /* by operand; a variadic one takes the rest */
-  const ast_expr **sources;     /* what stands in the source for each */
-  size_t count;                 /* operands in use */
+  front_value *values;      /* by operand; a variadic one takes the rest */
+  const ast_expr **sources; /* what stands in the source for each */
+  size_t count;             /* operands in use */
   ir_attr attrs[IR_ATTR_COUNT];
   size_t attr_count;
   const ast_expr *attr_sources[IR_ATTR_COUNT];
-  int64_t out;                  /* 0: not said */
+  int64_t out; /* 0: not said */
   const ast_expr *out_source;
   const char *name, *init;
   ast_span name_span;
@@ -28,7 +29,8 @@ typedef struct op_call {
 static void wrong_kind(op_call *k, const ast_arg *a, const char *formal, const char *needed, front_value found) {
   k->bad = true;
   if (found.kind == FV_NONE) return;
-  lower_error(k->l, DC_FRONT_KIND, a->value->span, "'%s': argument '%s' must be %s, not %s", k->what, formal, needed, front_kind_text(found.kind));
+  lower_error(k->l, DC_FRONT_KIND, a->value->span, "'%s': argument '%s' must be %s, not %s", k->what, formal, needed,
+              front_kind_text(found.kind));
 }
 
 static void add_attr(op_call *k, ir_attr attr, const ast_expr *source) {
@@ -44,9 +46,12 @@ static void take_operand(op_call *k, const ast_arg *a) {
   front_value v = front_eval(k->e, a->value);
   bool pairs = ir_op_has(k->op, OPF_ELEMENTWISE) && k->spec_count == 2;
   bool number = spec->is_param || pairs || front_function_find(k->what, &(uint32_t){0});
-  if (spec->is_gate && v.kind != FV_GATE) wrong_kind(k, a, spec->name, "a gate", v);
-  else if (spec->is_param && v.kind != FV_TENSOR && v.kind != FV_BOOL && !front_is_number(v)) wrong_kind(k, a, spec->name, "a param, true, false or a number", v);
-  else if (!spec->is_gate && !spec->is_param && v.kind != FV_TENSOR && !(number && front_is_number(v))) wrong_kind(k, a, spec->name, "a tensor", v);
+  if (spec->is_gate && v.kind != FV_GATE)
+    wrong_kind(k, a, spec->name, "a gate", v);
+  else if (spec->is_param && v.kind != FV_TENSOR && v.kind != FV_BOOL && !front_is_number(v))
+    wrong_kind(k, a, spec->name, "a param, true, false or a number", v);
+  else if (!spec->is_gate && !spec->is_param && v.kind != FV_TENSOR && !(number && front_is_number(v)))
+    wrong_kind(k, a, spec->name, "a tensor", v);
   if (at >= k->count) k->count = at + 1;
   k->values[at] = v;
   k->sources[at] = a->value;
@@ -62,8 +67,10 @@ static void take_attr(op_call *k, const ast_arg *a) {
     if (v.kind != FV_INT) wrong_kind(k, a, name, "a whole number", v);
     break;
   case IR_KIND_FLOAT:
-    if (!front_is_number(v)) wrong_kind(k, a, name, "a number", v);
-    else attr.u.f = front_number(v);
+    if (!front_is_number(v))
+      wrong_kind(k, a, name, "a number", v);
+    else
+      attr.u.f = front_number(v);
     break;
   case IR_KIND_STRING:
     attr.u.s = v.u.s;
@@ -76,9 +83,12 @@ static void take_attr(op_call *k, const ast_arg *a) {
 
 static void take_name(op_call *k, const ast_arg *a) {
   front_value v = front_eval(k->e, a->value);
-  if (v.kind != FV_STRING) wrong_kind(k, a, "name", "a text", v);
-  else if (!lower_check_name(k->l, v.u.s, "a name", a->value->span)) k->bad = true;
-  else k->name = v.u.s, k->name_span = a->value->span;
+  if (v.kind != FV_STRING)
+    wrong_kind(k, a, "name", "a text", v);
+  else if (!lower_check_name(k->l, v.u.s, "a name", a->value->span))
+    k->bad = true;
+  else
+    k->name = v.u.s, k->name_span = a->value->span;
 }
 
 static void take_style(op_call *k, const ast_arg *a) {
@@ -89,7 +99,8 @@ static void take_style(op_call *k, const ast_arg *a) {
   }
   bool interleaved = strcmp(v.u.s, "interleaved") == 0;
   if (!interleaved && strcmp(v.u.s, "half") != 0) {
-    lower_error(k->l, DC_FRONT_RANGE, a->value->span, "unknown style '%s'; \"half\" pairs dimensions i and i + dims/2, \"interleaved\" 2i and 2i + 1", v.u.s);
+    lower_error(k->l, DC_FRONT_RANGE, a->value->span,
+                "unknown style '%s'; \"half\" pairs dimensions i and i + dims/2, \"interleaved\" 2i and 2i + 1", v.u.s);
     k->bad = true;
   }
   if (interleaved) add_attr(k, (ir_attr){IR_ATTR_INTERLEAVED, {.i = 1}}, a->value);
@@ -97,20 +108,30 @@ static void take_style(op_call *k, const ast_arg *a) {
 
 static void take_causal(op_call *k, const ast_arg *a) {
   front_value v = front_eval(k->e, a->value);
-  if (v.kind != FV_BOOL) wrong_kind(k, a, "causal", "true", v);
-  else if (!v.u.b) lower_error(k->l, DC_FRONT_NOT_BUILT, a->value->span, "attention that sees later tokens (causal = false) is not built yet");
+  if (v.kind != FV_BOOL)
+    wrong_kind(k, a, "causal", "true", v);
+  else if (!v.u.b)
+    lower_error(k->l, DC_FRONT_NOT_BUILT, a->value->span,
+                "attention that sees later tokens (causal = false) is not built yet");
 }
 
-static const struct { const char *form, *name; ir_attr_key key; } scaling_rows[] = {
-    {"linear", "factor", IR_ATTR_SCALING_FACTOR}, {"llama3", "factor", IR_ATTR_SCALING_FACTOR}, {"llama3", "low", IR_ATTR_SCALING_LOW},
-    {"llama3", "high", IR_ATTR_SCALING_HIGH},     {"llama3", "original", IR_ATTR_SCALING_ORIGINAL}};
+static const struct {
+  const char *form, *name;
+  ir_attr_key key;
+} scaling_rows[] = {{"linear", "factor", IR_ATTR_SCALING_FACTOR},
+                    {"llama3", "factor", IR_ATTR_SCALING_FACTOR},
+                    {"llama3", "low", IR_ATTR_SCALING_LOW},
+                    {"llama3", "high", IR_ATTR_SCALING_HIGH},
+                    {"llama3", "original", IR_ATTR_SCALING_ORIGINAL}};
 enum { SCALING_COUNT = sizeof scaling_rows / sizeof scaling_rows[0] };
 
 static void take_scaling_arg(op_call *k, const char *form, const ast_arg *a) {
   for (size_t i = 0; i < SCALING_COUNT; i++) {
-    if (strcmp(scaling_rows[i].form, form) != 0 || !a->name.text || strcmp(scaling_rows[i].name, a->name.text) != 0) continue;
+    if (strcmp(scaling_rows[i].form, form) != 0 || !a->name.text || strcmp(scaling_rows[i].name, a->name.text) != 0)
+      continue;
     if (k->attr_sources[scaling_rows[i].key]) {
-      lower_error(k->l, DC_FRONT_DUPLICATE_ARGUMENT, a->name.span, "argument '%s' of '%s' is given twice", a->name.text, form);
+      lower_error(k->l, DC_FRONT_DUPLICATE_ARGUMENT, a->name.span, "argument '%s' of '%s' is given twice", a->name.text,
+                  form);
       k->bad = true;
       return;
     }
@@ -119,7 +140,8 @@ static void take_scaling_arg(op_call *k, const char *form, const ast_arg *a) {
     take_attr(k, &attr);
     return;
   }
-  lower_error(k->l, DC_FRONT_UNKNOWN_ARGUMENT, a->name.text ? a->name.span : a->value->span, "scaling is linear(factor = F) or llama3(factor = F, low = L, high = H, original = N)");
+  lower_error(k->l, DC_FRONT_UNKNOWN_ARGUMENT, a->name.text ? a->name.span : a->value->span,
+              "scaling is linear(factor = F) or llama3(factor = F, low = L, high = H, original = N)");
   k->bad = true;
 }
 
@@ -129,7 +151,8 @@ static void take_scaling(op_call *k, const ast_arg *a) {
   bool known = false;
   for (size_t i = 0; i < SCALING_COUNT; i++) known |= strcmp(scaling_rows[i].form, form) == 0;
   if (!known) {
-    lower_error(k->l, DC_FRONT_UNKNOWN_ARGUMENT, x->span, "scaling is linear(factor = F) or llama3(factor = F, low = L, high = H, original = N)");
+    lower_error(k->l, DC_FRONT_UNKNOWN_ARGUMENT, x->span,
+                "scaling is linear(factor = F) or llama3(factor = F, low = L, high = H, original = N)");
     k->bad = true;
     return;
   }
@@ -169,16 +192,22 @@ static bool param_dims(op_call *k, const ir_operand_spec *spec, int64_t *dims, u
   int64_t width = x.rank ? x.dim[x.rank - 1] : 0, out = k->out;
   size_t weight = 0; /* a weight that was passed says how wide the result is */
   while (weight < k->spec_count && !(k->specs[weight].is_param && strlen(k->specs[weight].shape) == 2)) weight++;
-  if (!out && weight < k->count && k->values[weight].kind == FV_TENSOR) out = ir_type_of(k->l->m, k->values[weight].u.tensor).dim[0];
+  if (!out && weight < k->count && k->values[weight].kind == FV_TENSOR)
+    out = ir_type_of(k->l->m, k->values[weight].u.tensor).dim[0];
   *out_rank = 0;
-  for (const char *letter = spec->shape; *letter; letter++) dims[(*out_rank)++] = *letter == 'd' ? width : *letter == 'o' ? out : 1;
+  for (const char *letter = spec->shape; *letter; letter++)
+    dims[(*out_rank)++] = *letter == 'd' ? width : *letter == 'o' ? out : 1;
   for (uint32_t i = 0; i < *out_rank; i++) {
     if (dims[i] > 0) continue;
     bool no_width = x.dtype != IR_F32 || width < 1;
     text t = {0};
     ir_print_type(&t, x);
-    if (no_width) lower_error(k->l, DC_FRONT_SHAPE, k->sources[0]->span, "'%s': argument '%s' must end in a known width, but is %s", k->what, k->specs[0].name, t.data ? t.data : "");
-    else lower_error(k->l, DC_FRONT_MISSING_ARGUMENT, k->x->span, "'%s' needs argument 'out', the width of its result", k->what);
+    if (no_width)
+      lower_error(k->l, DC_FRONT_SHAPE, k->sources[0]->span, "'%s': argument '%s' must end in a known width, but is %s",
+                  k->what, k->specs[0].name, t.data ? t.data : "");
+    else
+      lower_error(k->l, DC_FRONT_MISSING_ARGUMENT, k->x->span, "'%s' needs argument 'out', the width of its result",
+                  k->what);
     text_free(&t);
     return false;
   }
@@ -198,7 +227,8 @@ static const char *init_of(op_call *k, const ir_operand_spec *spec, front_value 
 /* `weight = false`: fixed at what it starts from, no weight of the model. */
 static ir_value fixed_param(op_call *k, const ir_operand_spec *spec, size_t i, const int64_t *dims, uint32_t rank) {
   double value = strcmp(spec->init, "ones") == 0;
-  if (rank == 1 && (strcmp(spec->init, "zeros") == 0 || value == 1 || number_parse_double(spec->init, strlen(spec->init), &value)))
+  if (rank == 1 &&
+      (strcmp(spec->init, "zeros") == 0 || value == 1 || number_parse_double(spec->init, strlen(spec->init), &value)))
     return lower_splat(k->l, dims[0], value);
   lower_error(k->l, DC_FRONT_KIND, k->sources[i]->span, "'%s' cannot do without '%s'", k->what, spec->name);
   return IR_NONE;
@@ -207,7 +237,8 @@ static ir_value fixed_param(op_call *k, const ir_operand_spec *spec, size_t i, c
 static ir_value passed_param(op_call *k, const ir_operand_spec *spec, size_t i) {
   ir_value v = k->values[i].u.tensor;
   if (ir_is(k->l->m, v, IR_CONST) || ir_is(k->l->m, v, IR_PARAM)) return v;
-  lower_error(k->l, DC_FRONT_NOT_A_WEIGHT, k->sources[i]->span, "'%s': argument '%s' must be a declared param, not a computed tensor", k->what, spec->name);
+  lower_error(k->l, DC_FRONT_NOT_A_WEIGHT, k->sources[i]->span,
+              "'%s': argument '%s' must be a declared param, not a computed tensor", k->what, spec->name);
   return IR_NONE;
 }
 
@@ -221,19 +252,23 @@ static ir_value param_operand(op_call *k, size_t i) {
   if (!param_dims(k, spec, dims, &rank)) return IR_NONE;
   if (v.kind == FV_BOOL && !v.u.b) return fixed_param(k, spec, i, dims, rank);
   if (!k->name) {
-    lower_error(k->l, DC_FRONT_UNNAMED, k->x->span, "'%s' makes the weight '%s' and needs a name; add name = \"...\"", k->what, spec->name);
+    lower_error(k->l, DC_FRONT_UNNAMED, k->x->span, "'%s' makes the weight '%s' and needs a name; add name = \"...\"",
+                k->what, spec->name);
     return IR_NONE;
   }
-  return lower_weight(k->l, arena_printf(k->l->c->memory, "%s.%s", lower_name(k->l, k->name), spec->name), rank, dims, init_of(k, spec, v), k->name_span);
+  return lower_weight(k->l, arena_printf(k->l->c->memory, "%s.%s", lower_name(k->l, k->name), spec->name), rank, dims,
+                      init_of(k, spec, v), k->name_span);
 }
 
 /* A passed weight and `out` must agree. */
 static void check_out(op_call *k, const ir_value *operands) {
   for (size_t i = 0; i < k->spec_count && i < k->count && k->out; i++) {
-    if (!k->specs[i].is_param || strlen(k->specs[i].shape) != 2 || k->values[i].kind != FV_TENSOR || !operands[i].id) continue;
+    if (!k->specs[i].is_param || strlen(k->specs[i].shape) != 2 || k->values[i].kind != FV_TENSOR || !operands[i].id)
+      continue;
     ir_type t = ir_type_of(k->l->m, operands[i]);
     if (t.rank < 1 || t.dim[0] == k->out) continue;
-    lower_error(k->l, DC_FRONT_SHAPE, k->out_source->span, "'out' is %lld, but the weight has %lld rows", (long long)k->out, (long long)t.dim[0]);
+    lower_error(k->l, DC_FRONT_SHAPE, k->out_source->span, "'out' is %lld, but the weight has %lld rows",
+                (long long)k->out, (long long)t.dim[0]);
     k->bad = true;
   }
 }
@@ -252,7 +287,9 @@ static ir_value operand(op_call *k, size_t i) {
 static void add_defaults(op_call *k) {
   for (unsigned key = 0; key < IR_ATTR_COUNT; key++) {
     double v;
-    if (!ir_op_accepts(k->op, (ir_attr_key)key, NULL) || k->attr_sources[key] || !front_attr_default(k->op, (ir_attr_key)key, &v)) continue;
+    if (!ir_op_accepts(k->op, (ir_attr_key)key, NULL) || k->attr_sources[key] ||
+        !front_attr_default(k->op, (ir_attr_key)key, &v))
+      continue;
     k->attrs[k->attr_count++] = (ir_attr){(ir_attr_key)key, {.f = v}};
   }
 }
@@ -279,13 +316,15 @@ static front_value finish(op_call *k) {
   text message = {0};
   ir_type type;
   if (!ir_infer(k->l->m, k->op, operands, n, k->attrs, k->attr_count, &type, &message)) {
-    lower_infer_error(k->l, message.data ? message.data : "", k->what, k->sources, k->count, k->attr_sources, k->x->span);
+    lower_infer_error(k->l, message.data ? message.data : "", k->what, k->sources, k->count, k->attr_sources,
+                      k->x->span);
     text_free(&message);
     return (front_value){0};
   }
   if (!lower_tick(k->l, true, k->x->span)) return (front_value){0};
-  result = k->op == IR_POSITIONS && ir_same(operands[0], k->l->tokens) ? lower_positions(k->l)
-                                : lower_build(k->l, k->op, display_name(k), operands, n, k->attrs, k->attr_count, k->x->span);
+  result = k->op == IR_POSITIONS && ir_same(operands[0], k->l->tokens)
+               ? lower_positions(k->l)
+               : lower_build(k->l, k->op, display_name(k), operands, n, k->attrs, k->attr_count, k->x->span);
   return (front_value){FV_TENSOR, {.tensor = result}};
 }
 
@@ -331,13 +370,17 @@ void lower_infer_error(lowering *l, const char *message, const char *what, const
   }
   lower_error(l, DC_FRONT_SHAPE, at ? at->span : whole, "'%s': %s", what, rest);
   const ast_symbol *s = at && at->kind == AST_NAME ? at->u.name.symbol : NULL;
-  if (s && (s->kind == SYM_TENSOR || s->kind == SYM_LOCAL || s->kind == SYM_MODEL_PARAM)) front_note(l->c, s->id.span, "'%s' is declared here", s->id.text);
+  if (s && (s->kind == SYM_TENSOR || s->kind == SYM_LOCAL || s->kind == SYM_MODEL_PARAM))
+    front_note(l->c, s->id.span, "'%s' is declared here", s->id.text);
 }
 
 /* ---- operators ---- */
 
 front_value lower_operation(lowering *l, const ast_expr *x, front_value a, front_value b) {
-  static const struct { ast_operator from; ir_opcode to; } rows[] = {
+  static const struct {
+    ast_operator from;
+    ir_opcode to;
+  } rows[] = {
       {AST_OP_ADD, IR_ADD}, {AST_OP_SUB, IR_SUB}, {AST_OP_MUL, IR_MUL}, {AST_OP_DIV, IR_DIV}, {AST_OP_NEG, IR_NEG}};
   ir_opcode op = IR_OP_NONE;
   const char *sign = ast_operator_text(x->u.operation.op);
@@ -350,8 +393,11 @@ front_value lower_operation(lowering *l, const ast_expr *x, front_value a, front
   l->body.loc = source_loc(l->c->source, x->span);
   for (size_t i = 0; i < n; i++) {
     bool fits = op != IR_OP_NONE && (values[i].kind == FV_TENSOR || front_is_number(values[i]));
-    if (!fits && op == IR_OP_NONE) lower_error(l, DC_FRONT_KIND, x->span, "'%s' works on constants, not on tensors", sign);
-    else if (!fits) lower_error(l, DC_FRONT_KIND, sources[i]->span, "'%s' cannot join a tensor and %s", sign, front_kind_text(values[i].kind));
+    if (!fits && op == IR_OP_NONE)
+      lower_error(l, DC_FRONT_KIND, x->span, "'%s' works on constants, not on tensors", sign);
+    else if (!fits)
+      lower_error(l, DC_FRONT_KIND, sources[i]->span, "'%s' cannot join a tensor and %s", sign,
+                  front_kind_text(values[i].kind));
     if (!fits) return nothing;
     operands[i] = values[i].kind == FV_TENSOR ? values[i].u.tensor : lower_splat(l, 1, front_number(values[i]));
   }
@@ -361,5 +407,6 @@ front_value lower_operation(lowering *l, const ast_expr *x, front_value a, front
   if (!good) lower_infer_error(l, message.data ? message.data : "", sign, sources, n, NULL, x->span);
   text_free(&message);
   if (!good || !lower_tick(l, true, x->span)) return nothing;
-  return (front_value){FV_TENSOR, {.tensor = lower_build(l, op, lower_name(l, ir_op_name(op)), operands, n, NULL, 0, x->span)}};
+  return (front_value){FV_TENSOR,
+                       {.tensor = lower_build(l, op, lower_name(l, ir_op_name(op)), operands, n, NULL, 0, x->span)}};
 }

@@ -18,7 +18,10 @@ typedef struct lower_site { /* how the statement at hand was reached, innermost 
   struct lower_site *outer;
 } lower_site;
 
-typedef struct lower_number { double value; ir_value v; } lower_number;
+typedef struct lower_number {
+  double value;
+  ir_value v;
+} lower_number;
 
 struct lowering {
   const front_ctx *c;
@@ -30,8 +33,8 @@ struct lowering {
   lower_gate *gates;
   ir_value *tensors;
   bool *tensor_failed;
-  name_table weights;  /* every weight's name */
-  text path;           /* of weights made here: "layers.3." */
+  name_table weights; /* every weight's name */
+  text path;          /* of weights made here: "layers.3." */
   lower_site *site;
   ir_value tokens, pos, len, positions;
   lower_number numbers[32];
@@ -46,7 +49,8 @@ struct lowering {
 bool lower_tick(lowering *l, bool op, ast_span span);
 /* A piece of a weight's name: letters, digits, '_', '-' and '.' between them. */
 bool lower_check_name(lowering *l, const char *name, const char *what, ast_span span);
-/* Appends "name." or "name.index." (index >= 0) to the path; *out_before is the length to go back to. false: too long, reported. */
+/* Appends "name." or "name.index." (index >= 0) to the path; *out_before is the length to go back to. false: too long,
+ * reported. */
 bool lower_push(lowering *l, const char *name, int64_t index, ast_span span, size_t *out_before);
 void lower_pop(lowering *l, size_t length);
 /* path + name, in the arena. */
@@ -56,14 +60,15 @@ const char *lower_name(lowering *l, const char *name);
 bool lower_gates(lowering *l); /* counts and values; false: reported */
 ir_value lower_gate_element(lowering *l, front_value gate, ast_span span);
 /* A const or param of the module; IR_NONE: reported. */
-ir_value lower_weight(lowering *l, const char *name, uint32_t rank, const int64_t *dims, const char *init, ast_span span);
+ir_value lower_weight(lowering *l, const char *name, uint32_t rank, const int64_t *dims, const char *init,
+                      ast_span span);
 ir_value lower_splat(lowering *l, int64_t n, double value); /* f32[n] */
 ir_value lower_positions(lowering *l);
-ir_value lower_build(lowering *l, ir_opcode op, const char *name, const ir_value *operands, size_t n, const ir_attr *attrs, size_t attr_count,
-                     ast_span span);
+ir_value lower_build(lowering *l, ir_opcode op, const char *name, const ir_value *operands, size_t n,
+                     const ir_attr *attrs, size_t attr_count, ast_span span);
 front_value lower_op(lowering *l, front_env *e, const ast_expr *x);
-/* Reports ir_infer's message at the operand or attribute that it names. `operands` and `attrs` are what stands in the source for
-   each, by operand and by key; NULL: nothing. */
+/* Reports ir_infer's message at the operand or attribute that it names. `operands` and `attrs` are what stands in the
+   source for each, by operand and by key; NULL: nothing. */
 void lower_infer_error(lowering *l, const char *message, const char *what, const ast_expr *const *operands, size_t n,
                        const ast_expr *const *attrs, ast_span whole);
 

@@ -63,7 +63,8 @@ void names_add(name_table *t, ast_symbol *symbol) {
   *bucket = t->count;
 }
 
-/* Letters to change, add, drop or swap with their neighbour (optimal string alignment); names beyond 48 bytes are not compared. */
+/* Letters to change, add, drop or swap with their neighbour (optimal string alignment); names beyond 48 bytes are not
+ * compared. */
 static size_t edit_distance(const char *a, const char *b) {
   enum { MAX = 48 };
   size_t n = strlen(a), m = strlen(b);
@@ -76,7 +77,8 @@ static size_t edit_distance(const char *a, const char *b) {
       size_t best = one[j - 1] + (a[i - 1] != b[j - 1]);
       if (one[j] + 1 < best) best = one[j] + 1;
       if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two[j - 2] + 1 < best) best = two[j - 2] + 1;
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two[j - 2] + 1 < best)
+        best = two[j - 2] + 1;
       now[j] = best;
     }
     size_t *free_row = two;

@@ -19,7 +19,8 @@ typedef struct name_table {
 void names_free(name_table *t);
 void names_push(name_table *t);
 void names_pop(name_table *t);
-ast_symbol *names_find(const name_table *t, const char *name, bool *out_here); /* innermost; NULL: none; *out_here: in this very scope */
+ast_symbol *names_find(const name_table *t, const char *name,
+                       bool *out_here); /* innermost; NULL: none; *out_here: in this very scope */
 void names_add(name_table *t, ast_symbol *symbol);
 
 /* The candidate nearest to a wrong name: at most a third of its letters may differ (one in a short name). */

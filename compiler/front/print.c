@@ -1,4 +1,5 @@
-/* print.c - the canonical form of a source: two spaces a level, one statement a line, no comments, only the brackets that are needed. */
+/* print.c - the canonical form of a source: two spaces a level, one statement a line, no comments, only the brackets
+ * that are needed. */
 #include "compiler/front/front_priv.h"
 
 #include <string.h>
@@ -18,8 +19,10 @@ static void put_string(text *t, const char *s) {
   for (; *s; s++) {
     static const char from[] = "\"\\\n\t", into[] = "\"\\nt";
     const char *at = strchr(from, *s);
-    if (at) text_printf(t, "\\%c", into[at - from]);
-    else text_put(t, s, 1);
+    if (at)
+      text_printf(t, "\\%c", into[at - from]);
+    else
+      text_put(t, s, 1);
   }
   text_puts(t, "\"");
 }
@@ -93,8 +96,10 @@ static void put_if(text *t, const ast_stmt *s, int level) {
   if (!otherwise) return;
   text_puts(t, " else");
   bool chained = otherwise->first && !otherwise->first->next && otherwise->first->kind == STMT_IF;
-  if (!chained) put_body(t, otherwise, level);
-  else text_puts(t, " "), put_if(t, otherwise->first, level);
+  if (!chained)
+    put_body(t, otherwise, level);
+  else
+    text_puts(t, " "), put_if(t, otherwise->first, level);
 }
 
 static void put_stmt(text *t, const ast_stmt *s, int level) {
@@ -133,9 +138,12 @@ static void put_body(text *t, const ast_body *body, int level) {
 }
 
 static void put_block(text *t, const ast_symbol *s) {
-  if (s->kind == SYM_BLOCK) text_printf(t, "\n  block %s(", s->id.text);
-  else text_puts(t, "\n  forward(");
-  for (const ast_symbol *a = s->block->args; a; a = a->next) text_printf(t, "%s%s", a == s->block->args ? "" : ", ", a->id.text);
+  if (s->kind == SYM_BLOCK)
+    text_printf(t, "\n  block %s(", s->id.text);
+  else
+    text_puts(t, "\n  forward(");
+  for (const ast_symbol *a = s->block->args; a; a = a->next)
+    text_printf(t, "%s%s", a == s->block->args ? "" : ", ", a->id.text);
   text_puts(t, ")");
   put_body(t, s->block->body, 1);
   text_puts(t, "\n");

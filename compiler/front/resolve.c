@@ -6,16 +6,19 @@
 typedef struct resolver {
   const front_ctx *c;
   name_table names;
-  ast_block *block;    /* whose body is being resolved; NULL: none */
+  ast_block *block; /* whose body is being resolved; NULL: none */
   bool in_forward;
-  uint32_t repeats;    /* around this statement */
-  ast_symbol **fresh;  /* where the variable goes that the open top-level repeat carries */
+  uint32_t repeats;   /* around this statement */
+  ast_symbol **fresh; /* where the variable goes that the open top-level repeat carries */
   uint32_t outer_slots;
 } resolver;
 
-enum { KINDS_VALUE = 1 << SYM_MODEL_PARAM | 1 << SYM_GATE | 1 << SYM_TENSOR | 1 << SYM_ARG | 1 << SYM_LOCAL | 1 << SYM_INDEX };
+enum {
+  KINDS_VALUE = 1 << SYM_MODEL_PARAM | 1 << SYM_GATE | 1 << SYM_TENSOR | 1 << SYM_ARG | 1 << SYM_LOCAL | 1 << SYM_INDEX
+};
 
-static const char *const kind_names[] = {"parameter", "gate", "param", "block", "forward", "argument", "variable", "index"};
+static const char *const kind_names[] = {"parameter", "gate",     "param",    "block",
+                                         "forward",   "argument", "variable", "index"};
 
 static bool add_symbol(resolver *r, ast_symbol *s) {
   bool here;
@@ -27,8 +30,8 @@ static bool add_symbol(resolver *r, ast_symbol *s) {
     return false;
   }
   if (old && s->kind != SYM_ARG && (old->kind == SYM_LOCAL || old->kind == SYM_ARG || old->kind == SYM_INDEX)) {
-    front_error(r->c, DC_FRONT_SHADOWS, s->id.span, "'%s' hides the %s of an outer scope%s", s->id.text, kind_names[old->kind],
-                s->kind == SYM_LOCAL ? "; to change that one leave 'let' out" : "");
+    front_error(r->c, DC_FRONT_SHADOWS, s->id.span, "'%s' hides the %s of an outer scope%s", s->id.text,
+                kind_names[old->kind], s->kind == SYM_LOCAL ? "; to change that one leave 'let' out" : "");
     front_note(r->c, old->id.span, "the hidden '%s' is here", s->id.text);
   }
   names_add(&r->names, s);
@@ -38,13 +41,15 @@ static bool add_symbol(resolver *r, ast_symbol *s) {
 static void warn_unused(resolver *r, const ast_symbol *s) {
   if (s->used || s->id.text[0] == '_') return;
   if (s->kind == SYM_TENSOR)
-    front_error(r->c, DC_FRONT_UNUSED_PARAM, s->id.span, "param '%s' is never used; remove it, or pass it to an op", s->id.text);
+    front_error(r->c, DC_FRONT_UNUSED_PARAM, s->id.span, "param '%s' is never used; remove it, or pass it to an op",
+                s->id.text);
   else
     front_error(r->c, DC_FRONT_UNUSED, s->id.span, "%s '%s' is never used", kind_names[s->kind], s->id.text);
 }
 
 static void pop_scope(resolver *r) {
-  for (uint32_t i = r->names.count; i-- > 0 && r->names.entries[i].scope == r->names.scope;) warn_unused(r, r->names.entries[i].symbol);
+  for (uint32_t i = r->names.count; i-- > 0 && r->names.entries[i].scope == r->names.scope;)
+    warn_unused(r, r->names.entries[i].symbol);
   names_pop(&r->names);
 }
 
@@ -73,8 +78,11 @@ static void resolve_name(resolver *r, ast_expr *x) {
     x->u.name.symbol = s;
     return;
   }
-  if (s) front_error(r->c, DC_FRONT_KIND, x->span, "'%s' is a block; call it: %s(...)", s->id.text, s->id.text), s->used = true;
-  else unknown_name(r, x->u.name.id);
+  if (s)
+    front_error(r->c, DC_FRONT_KIND, x->span, "'%s' is a block; call it: %s(...)", s->id.text, s->id.text),
+        s->used = true;
+  else
+    unknown_name(r, x->u.name.id);
   x->kind = AST_BAD;
 }
 
@@ -83,7 +91,8 @@ static void unknown_call(resolver *r, ast_expr *x) {
   if (front_suggests(r->c)) {
     suggest_names(&s, &r->names, 1 << SYM_BLOCK);
     for (unsigned op = 1; op < IR_OP_COUNT; op++)
-      if (!ir_op_has((ir_opcode)op, OPF_INTERNAL) && !ir_op_has((ir_opcode)op, OPF_LOSS)) suggest_try(&s, ir_op_name((ir_opcode)op));
+      if (!ir_op_has((ir_opcode)op, OPF_INTERNAL) && !ir_op_has((ir_opcode)op, OPF_LOSS))
+        suggest_try(&s, ir_op_name((ir_opcode)op));
     for (uint32_t f = 0; f < front_function_count(); f++) suggest_try(&s, front_function_name(f, NULL, NULL));
   }
   front_error(r->c, DC_FRONT_UNKNOWN_CALL, x->u.call.id.span, "'%s' is no op, block or function%s", x->u.call.id.text,
@@ -102,8 +111,10 @@ static void resolve_init(resolver *r, ast_expr *x) {
 }
 
 static void resolve_argument(resolver *r, const ast_arg *a) {
-  if (a->role == ROLE_INIT || (a->role == ROLE_SCALING && a->value->kind == AST_CALL)) resolve_init(r, a->value);
-  else resolve_expr(r, a->value);
+  if (a->role == ROLE_INIT || (a->role == ROLE_SCALING && a->value->kind == AST_CALL))
+    resolve_init(r, a->value);
+  else
+    resolve_expr(r, a->value);
 }
 
 static void resolve_block_call(resolver *r, ast_expr *x, ast_symbol *s) {
@@ -130,7 +141,8 @@ static void resolve_call(resolver *r, ast_expr *x) {
   if (s && s->kind == SYM_BLOCK) {
     resolve_block_call(r, x, s);
   } else if (callable && ir_op_has(op, OPF_LOSS)) {
-    front_error(r->c, DC_FRONT_UNKNOWN_CALL, x->u.call.id.span, "'%s' is a loss; the training program adds it, a model ends in logits", name);
+    front_error(r->c, DC_FRONT_UNKNOWN_CALL, x->u.call.id.span,
+                "'%s' is a loss; the training program adds it, a model ends in logits", name);
     x->kind = AST_BAD;
   } else if (front_function_find(name, &x->u.call.function) && (!callable || !r->block)) {
     x->u.call.target = TARGET_FUNCTION;
@@ -177,8 +189,10 @@ static void resolve_expr(resolver *r, ast_expr *x) {
 static ast_symbol *new_variable(resolver *r, ast_symbol_kind kind, ast_id id, ast_expr *value) {
   ast_symbol *s = ARENA_NEW(r->c->memory, ast_symbol);
   *s = (ast_symbol){.kind = kind, .id = id, .slot = r->block->slot_count, .value = value};
-  if (r->block->slot_count < FRONT_MAX_SLOTS) r->block->slot_count++;
-  else if (kind != SYM_ARG) front_error(r->c, DC_FRONT_TOO_LARGE, id.span, "more than %d variables in one block", FRONT_MAX_SLOTS);
+  if (r->block->slot_count < FRONT_MAX_SLOTS)
+    r->block->slot_count++;
+  else if (kind != SYM_ARG)
+    front_error(r->c, DC_FRONT_TOO_LARGE, id.span, "more than %d variables in one block", FRONT_MAX_SLOTS);
   add_symbol(r, s);
   return s;
 }
@@ -193,7 +207,8 @@ static void resolve_assign(resolver *r, ast_stmt *s) {
                 near.best ? suggest_text(&near, r->c->memory) : "; declare it with 'let'");
     declared_here(r, near.best);
   } else if (to->kind != SYM_LOCAL && to->kind != SYM_ARG) {
-    front_error(r->c, DC_FRONT_ASSIGN, s->id.span, "'%s' is a %s and cannot be assigned to", to->id.text, kind_names[to->kind]);
+    front_error(r->c, DC_FRONT_ASSIGN, s->id.span, "'%s' is a %s and cannot be assigned to", to->id.text,
+                kind_names[to->kind]);
     front_note(r->c, to->id.span, "'%s' is declared here", to->id.text);
     to->used = true;
   } else {
@@ -242,7 +257,9 @@ static void resolve_stmt(resolver *r, ast_stmt *s) {
     break;
   case STMT_RETURN:
     resolve_expr(r, s->value);
-    if (r->repeats) front_error(r->c, DC_FRONT_RETURN, s->span, "return cannot stand in a repeat; assign to a variable and return that");
+    if (r->repeats)
+      front_error(r->c, DC_FRONT_RETURN, s->span,
+                  "return cannot stand in a repeat; assign to a variable and return that");
     break;
   case STMT_BAD: break;
   }
@@ -278,14 +295,16 @@ static uint32_t call_depth(const front_ctx *c, ast_symbol *s, uint32_t level, bo
   b->call_depth = 1;
   for (ast_edge *e = b->calls; e; e = e->next) {
     if (level >= AST_MAX_NESTING) {
-      if (!*too_deep) front_error(c, DC_FRONT_NESTING, e->span, "blocks call each other deeper than %d", AST_MAX_NESTING);
+      if (!*too_deep)
+        front_error(c, DC_FRONT_NESTING, e->span, "blocks call each other deeper than %d", AST_MAX_NESTING);
       *too_deep = true;
       break;
     }
     if (e->callee->block->visiting) {
       front_error(c, DC_FRONT_RECURSION, e->span, "block '%s' calls itself%s", e->callee->id.text,
                   e->callee == s ? "" : " through others");
-      front_note(c, e->callee->id.span, "'%s' is declared here; use repeat for a fixed number of times", e->callee->id.text);
+      front_note(c, e->callee->id.span, "'%s' is declared here; use repeat for a fixed number of times",
+                 e->callee->id.text);
       continue;
     }
     uint32_t below = call_depth(c, e->callee, level + 1, too_deep);
@@ -298,8 +317,8 @@ static uint32_t call_depth(const front_ctx *c, ast_symbol *s, uint32_t level, bo
 static void check_required(const front_ctx *c, const char *name, const char *what) {
   for (const ast_symbol *s = c->model->symbols; s; s = s->next)
     if (s->kind == SYM_MODEL_PARAM && strcmp(s->id.text, name) == 0) return;
-  front_error(c, DC_FRONT_MISSING_PARAMETER, c->model->id.span, "model '%s' has no parameter '%s', %s; add '%s = ...'", c->model->id.text,
-              name, what, name);
+  front_error(c, DC_FRONT_MISSING_PARAMETER, c->model->id.span, "model '%s' has no parameter '%s', %s; add '%s = ...'",
+              c->model->id.text, name, what, name);
 }
 
 static void find_forward(const front_ctx *c) {
@@ -312,9 +331,11 @@ static void find_forward(const front_ctx *c) {
     }
     c->model->forward = s;
     if (s->block->arg_count != 1)
-      front_error(c, DC_FRONT_FORWARD, s->id.span, "forward has %u arguments; it takes one, the token ids: forward(tokens)", s->block->arg_count);
+      front_error(c, DC_FRONT_FORWARD, s->id.span,
+                  "forward has %u arguments; it takes one, the token ids: forward(tokens)", s->block->arg_count);
   }
-  if (!c->model->forward) front_error(c, DC_FRONT_FORWARD, c->model->id.span, "model '%s' has no forward(tokens) { ... }", c->model->id.text);
+  if (!c->model->forward)
+    front_error(c, DC_FRONT_FORWARD, c->model->id.span, "model '%s' has no forward(tokens) { ... }", c->model->id.text);
 }
 
 static bool is_reserved(const char *name) { return strcmp(name, "vocab") == 0 || strcmp(name, "context") == 0; }
@@ -359,7 +380,8 @@ void front_resolve(const front_ctx *c) {
   bool too_deep = false;
   for (ast_symbol *s = c->model->symbols; s; s = s->next)
     if (s->block && call_depth(c, s, 1, &too_deep) > AST_MAX_NESTING && !too_deep) {
-      front_error(c, DC_FRONT_NESTING, s->id.span, "blocks call each other deeper than %d from '%s' on", AST_MAX_NESTING, s->id.text);
+      front_error(c, DC_FRONT_NESTING, s->id.span, "blocks call each other deeper than %d from '%s' on",
+                  AST_MAX_NESTING, s->id.text);
       too_deep = true;
     }
   pop_scope(&r);

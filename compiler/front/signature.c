@@ -17,8 +17,10 @@ static const surface_row surface[] = {
 };
 enum { SURFACE_COUNT = sizeof surface / sizeof surface[0] };
 
-static const struct { const char *name; uint32_t least, most; } functions[] = {
-    {"min", 1, UINT32_MAX}, {"max", 1, UINT32_MAX}, {"sqrt", 1, 1}, {"floor_div", 2, 2}};
+static const struct {
+  const char *name;
+  uint32_t least, most;
+} functions[] = {{"min", 1, UINT32_MAX}, {"max", 1, UINT32_MAX}, {"sqrt", 1, 1}, {"floor_div", 2, 2}};
 
 uint32_t front_function_count(void) { return sizeof functions / sizeof functions[0]; }
 
@@ -121,7 +123,8 @@ static formal *block_signature(const ast_symbol *block, arena *memory, uint32_t 
   formal *all = ARENA_ARRAY(memory, formal, n + 1);
   bool has_name = false;
   for (const ast_symbol *a = block->block->args; a; a = a->next) {
-    all[a->slot] = (formal){.name = a->id.text, .role = ROLE_BLOCK_ARG, .index = a->slot, .required = true, .positional = true};
+    all[a->slot] =
+        (formal){.name = a->id.text, .role = ROLE_BLOCK_ARG, .index = a->slot, .required = true, .positional = true};
     has_name |= strcmp(a->id.text, "name") == 0;
   }
   if (!has_name) all[n] = (formal){.name = "name", .role = ROLE_NAME};
@@ -136,13 +139,14 @@ static void put_names(text *t, const formal *formals, uint32_t n) {
   if (n > 24) text_puts(t, ", ...");
 }
 
-static void unknown_argument(const front_ctx *c, const ast_expr *call, const ast_arg *a, const formal *formals, uint32_t n) {
+static void unknown_argument(const front_ctx *c, const ast_expr *call, const ast_arg *a, const formal *formals,
+                             uint32_t n) {
   suggestion s = suggest(a->name.text);
   for (uint32_t i = 0; i < n && front_suggests(c); i++) suggest_try(&s, formals[i].name);
   text takes = {0};
   if (!s.best) put_names(&takes, formals, n);
-  front_error(c, DC_FRONT_UNKNOWN_ARGUMENT, a->name.span, "'%s' has no argument '%s'%s%s", call->u.call.id.text, a->name.text,
-              s.best ? suggest_text(&s, c->memory) : "; it takes ", takes.data ? takes.data : "");
+  front_error(c, DC_FRONT_UNKNOWN_ARGUMENT, a->name.span, "'%s' has no argument '%s'%s%s", call->u.call.id.text,
+              a->name.text, s.best ? suggest_text(&s, c->memory) : "; it takes ", takes.data ? takes.data : "");
   text_free(&takes);
 }
 
@@ -166,8 +170,8 @@ static const formal *match_positional(matching *m, const ast_arg *a) {
   if (m->next < m->count) return &m->formals[m->formals[m->next].variadic ? m->next : m->next++];
   uint32_t most = 0;
   for (uint32_t i = 0; i < m->count; i++) most += m->formals[i].positional;
-  front_error(m->c, DC_FRONT_TOO_MANY_ARGUMENTS, a->value->span, "too many arguments: '%s' takes %u by position; name the others",
-              m->call->u.call.id.text, most);
+  front_error(m->c, DC_FRONT_TOO_MANY_ARGUMENTS, a->value->span,
+              "too many arguments: '%s' takes %u by position; name the others", m->call->u.call.id.text, most);
   return NULL;
 }
 
@@ -177,7 +181,8 @@ static void match_argument(matching *m, ast_arg *a, bool after_named) {
     f = find_formal(m->formals, m->count, a->name.text);
     if (!f) unknown_argument(m->c, m->call, a, m->formals, m->count);
   } else if (after_named) {
-    front_error(m->c, DC_FRONT_POSITION, a->value->span, "an argument without a name after one with a name; put it first, or name it");
+    front_error(m->c, DC_FRONT_POSITION, a->value->span,
+                "an argument without a name after one with a name; put it first, or name it");
     f = NULL;
   } else {
     f = match_positional(m, a);
@@ -186,8 +191,8 @@ static void match_argument(matching *m, ast_arg *a, bool after_named) {
   if (!f) return;
   const ast_arg **given = &m->given[f - m->formals];
   if (*given && !f->variadic) {
-    front_error(m->c, DC_FRONT_DUPLICATE_ARGUMENT, a->name.text ? a->name.span : a->value->span, "argument '%s' of '%s' is given twice", f->name,
-                m->call->u.call.id.text);
+    front_error(m->c, DC_FRONT_DUPLICATE_ARGUMENT, a->name.text ? a->name.span : a->value->span,
+                "argument '%s' of '%s' is given twice", f->name, m->call->u.call.id.text);
     front_note(m->c, (*given)->name.text ? (*given)->name.span : (*given)->value->span, "the first one is here");
     m->bad = true;
     return;
@@ -206,7 +211,8 @@ static bool match(matching *m) {
   }
   for (uint32_t i = 0; i < m->count; i++) {
     if (!m->formals[i].required || m->given[i] || m->bad) continue;
-    front_error(m->c, DC_FRONT_MISSING_ARGUMENT, m->call->span, "'%s' needs argument '%s'", m->call->u.call.id.text, m->formals[i].name);
+    front_error(m->c, DC_FRONT_MISSING_ARGUMENT, m->call->span, "'%s' needs argument '%s'", m->call->u.call.id.text,
+                m->formals[i].name);
     m->bad = true;
   }
   return !m->bad;
@@ -227,12 +233,14 @@ static bool check_weights(const matching *m, ir_opcode op) {
     const ast_arg *a = given(m, ROLE_OPERAND, (uint32_t)i);
     bool makes = a ? a->value->kind == AST_BOOL && a->value->u.number.b : !specs[i].optional;
     if (makes && !given(m, ROLE_NAME, 0)) {
-      front_error(m->c, DC_FRONT_UNNAMED, m->call->span, "'%s' makes the weight '%s' and needs a name; add name = \"...\"", m->call->u.call.id.text,
+      front_error(m->c, DC_FRONT_UNNAMED, m->call->span,
+                  "'%s' makes the weight '%s' and needs a name; add name = \"...\"", m->call->u.call.id.text,
                   specs[i].name);
       return false;
     }
     if (makes && strchr(specs[i].shape, 'd') && strchr(specs[i].shape, 'o') && !given(m, ROLE_OUT, 0)) {
-      front_error(m->c, DC_FRONT_MISSING_ARGUMENT, m->call->span, "'%s' needs argument 'out', the width of its result", m->call->u.call.id.text);
+      front_error(m->c, DC_FRONT_MISSING_ARGUMENT, m->call->span, "'%s' needs argument 'out', the width of its result",
+                  m->call->u.call.id.text);
       return false;
     }
   }
@@ -260,8 +268,9 @@ void front_signature_function(const front_ctx *c, ast_expr *call) {
   const char *name = front_function_name(call->u.call.function, &least, &most);
   bool bad = n < least || n > most;
   if (bad)
-    front_error(c, n < least ? DC_FRONT_MISSING_ARGUMENT : DC_FRONT_TOO_MANY_ARGUMENTS, call->span, "'%s' takes %u argument%s%s, not %u", name, least,
-                least == 1 ? "" : "s", most > least ? " or more" : "", n);
+    front_error(c, n < least ? DC_FRONT_MISSING_ARGUMENT : DC_FRONT_TOO_MANY_ARGUMENTS, call->span,
+                "'%s' takes %u argument%s%s, not %u", name, least, least == 1 ? "" : "s",
+                most > least ? " or more" : "", n);
   for (ast_arg *a = call->u.call.args->first; a; a = a->next) {
     a->role = ROLE_VALUE;
     if (!a->name.text) continue;

@@ -6,8 +6,10 @@ static uint32_t line_of(const front_source *s, uint32_t at) {
   uint32_t low = 0, high = s->line_count;
   while (high - low > 1) {
     uint32_t middle = low + (high - low) / 2;
-    if (s->lines[middle] <= at) low = middle;
-    else high = middle;
+    if (s->lines[middle] <= at)
+      low = middle;
+    else
+      high = middle;
   }
   return low;
 }
@@ -21,7 +23,8 @@ diag_loc source_loc(const front_source *s, ast_span span) {
   return (diag_loc){s->file, line + 1, span.begin - start + 1, end > span.begin ? end - span.begin : 1};
 }
 
-/* Length of the UTF-8 character at p, 0 when it is none (RFC 3629: no overlong form, no surrogate, nothing above U+10FFFF). */
+/* Length of the UTF-8 character at p, 0 when it is none (RFC 3629: no overlong form, no surrogate, nothing above
+ * U+10FFFF). */
 static uint32_t utf8_length(const unsigned char *p, size_t left) {
   if (p[0] < 0x80) return 1;
   uint32_t n = p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
@@ -48,7 +51,8 @@ static bool report_byte(front_source *s, diag_sink *sink, uint32_t at) {
 bool source_init(front_source *out, const char *text, size_t size, const char *file, arena *memory, diag_sink *sink) {
   *out = (front_source){.file = file, .text = text};
   if (size > FRONT_MAX_SOURCE) {
-    diag_report(sink, DC_FRONT_SIZE, (diag_loc){.file = file}, "%zu bytes; a .tmodel may have %u at most", size, FRONT_MAX_SOURCE);
+    diag_report(sink, DC_FRONT_SIZE, (diag_loc){.file = file}, "%zu bytes; a .tmodel may have %u at most", size,
+                FRONT_MAX_SOURCE);
     return false;
   }
   out->size = (uint32_t)size;
@@ -62,7 +66,8 @@ bool source_init(front_source *out, const char *text, size_t size, const char *f
   for (uint32_t i = out->first; i < out->size;) {
     unsigned char byte = (unsigned char)text[i];
     uint32_t n = utf8_length((const unsigned char *)text + i, size - i);
-    if (n == 0 || (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7f) return report_byte(out, sink, i);
+    if (n == 0 || (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7f)
+      return report_byte(out, sink, i);
     i += n;
   }
   return true;

@@ -12,15 +12,20 @@ static bool has(const char *const *names, size_t n, const char *name) {
 
 /* Operators that may always follow an expression say nothing. */
 static bool is_continuation(const char *name) {
-  static const char *const all[] = {"||", "&&", "==", "!=", "'<'", "<=", "'>'", ">=", "'+'", "'-'", "'*'", "'/'", "'%'", "'['", "'('"};
+  static const char *const all[] = {
+      "||", "&&", "==", "!=", "'<'", "<=", "'>'", ">=", "'+'", "'-'", "'*'", "'/'", "'%'", "'['", "'('"};
   return has(all, sizeof all / sizeof all[0], name);
 }
 
 static void put_name(text *t, const char *name) {
-  if (strcmp(name, "name") == 0) text_puts(t, "a name");
-  else if (strcmp(name, "text") == 0) text_puts(t, "a text in quotes");
-  else if (strcmp(name, "end of file") == 0 || name[0] == '\'') text_puts(t, name);
-  else text_printf(t, "'%s'", name);
+  if (strcmp(name, "name") == 0)
+    text_puts(t, "a name");
+  else if (strcmp(name, "text") == 0)
+    text_puts(t, "a text in quotes");
+  else if (strcmp(name, "end of file") == 0 || name[0] == '\'')
+    text_puts(t, name);
+  else
+    text_printf(t, "'%s'", name);
 }
 
 static void put_expected(text *t, const char *const *names, size_t n) {
@@ -38,8 +43,10 @@ static void put_expected(text *t, const char *const *names, size_t n) {
   }
   for (size_t i = 0; i < count; i++) {
     if (i) text_puts(t, i + 1 == count ? " or " : ", ");
-    if (i < (size_t)(expression + statement)) text_puts(t, rest[i]);
-    else put_name(t, rest[i]);
+    if (i < (size_t)(expression + statement))
+      text_puts(t, rest[i]);
+    else
+      put_name(t, rest[i]);
   }
   if (count == 0) text_puts(t, "something else");
 }
@@ -57,10 +64,11 @@ static void put_found(text *t, const front_source *s, ast_span found) {
 }
 
 static bool is_keyword(const front_source *s, ast_span span) {
-  static const char *const all[] = {"model", "gate", "param", "init", "block",  "forward", "train", "let",
-                                    "repeat", "as", "with", "if", "else", "return", "true", "false"};
+  static const char *const all[] = {"model",  "gate", "param", "init", "block", "forward", "train", "let",
+                                    "repeat", "as",   "with",  "if",   "else",  "return",  "true",  "false"};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-    if (strlen(all[i]) == span.end - span.begin && memcmp(all[i], s->text + span.begin, span.end - span.begin) == 0) return true;
+    if (strlen(all[i]) == span.end - span.begin && memcmp(all[i], s->text + span.begin, span.end - span.begin) == 0)
+      return true;
   return false;
 }
 
@@ -68,11 +76,14 @@ void ast_syntax_error(ast_parser *p, ast_span found, const char *const *expected
   text message = {0};
   bool semicolon = has(expected, n, "';'") && !has(expected, n, "number") && !has(expected, n, "let");
   text_puts(&message, "expected ");
-  if (semicolon && has(expected, n, "'*'")) text_puts(&message, "';'");
-  else put_expected(&message, expected, n);
+  if (semicolon && has(expected, n, "'*'"))
+    text_puts(&message, "';'");
+  else
+    put_expected(&message, expected, n);
   text_puts(&message, semicolon ? " before " : ", found ");
   put_found(&message, p->source, found);
-  if (n == 1 && strcmp(expected[0], "name") == 0 && is_keyword(p->source, found)) text_puts(&message, ", which is a keyword");
+  if (n == 1 && strcmp(expected[0], "name") == 0 && is_keyword(p->source, found))
+    text_puts(&message, ", which is a keyword");
   ast_span place = semicolon ? (ast_span){p->last_token.end, p->last_token.end} : found;
   bool told = !p->stopped;
   ast_error(p, DC_FRONT_SYNTAX, place, "%s", message.data);

@@ -9,8 +9,8 @@ typedef enum field_kind { FIELD_NUMBER, FIELD_SHARE, FIELD_STEPS, FIELD_INT, FIE
 typedef struct field { /* one argument of a setting */
   const char *name;
   field_kind kind;
-  void *out;           /* double, double, front_amount, int64_t, double[2], size_t (index into words) */
-  double least, most;  /* NUMBER, INT, PAIR; the bounds belong to the range unless `open` */
+  void *out;          /* double, double, front_amount, int64_t, double[2], size_t (index into words) */
+  double least, most; /* NUMBER, INT, PAIR; the bounds belong to the range unless `open` */
   bool open_least, open_most;
   const char *const *words;
 } field;
@@ -25,7 +25,9 @@ typedef struct trainer {
   ast_span *taper_spans; /* of each taper's gate name */
 } trainer;
 
-static void bad(trainer *t, ast_span span, const char *message) { front_error(t->c, DC_FRONT_SETTING, span, "%s", message); }
+static void bad(trainer *t, ast_span span, const char *message) {
+  front_error(t->c, DC_FRONT_SETTING, span, "%s", message);
+}
 
 static const char *quoted_list(const front_ctx *c, const char *const *words) {
   const char *all = "";
@@ -92,7 +94,9 @@ static void read_word(trainer *t, const ast_expr *x, const field *f) {
       return;
     }
   }
-  bad(t, x->span, arena_printf(t->c->memory, "%s is one of: %s%s", f->name, quoted_list(t->c, f->words), suggest_text(&s, t->c->memory)));
+  bad(t, x->span,
+      arena_printf(t->c->memory, "%s is one of: %s%s", f->name, quoted_list(t->c, f->words),
+                   suggest_text(&s, t->c->memory)));
 }
 
 static void read_field(trainer *t, const ast_expr *x, const field *f) {
@@ -116,11 +120,18 @@ static void read_fields(trainer *t, const ast_expr *x, const field *fields, size
       if (strcmp(fields[i].name, a->name.text) == 0) f = &fields[i];
     }
     bool again = false;
-    for (const ast_arg *b = args->first; b != a && a->name.text; b = b->next) again |= b->name.text && strcmp(a->name.text, b->name.text) == 0;
-    if (!a->name.text) bad(t, a->value->span, "arguments of a setting are named: name = value");
-    else if (again) front_error(t->c, DC_FRONT_DUPLICATE_ARGUMENT, a->name.span, "argument '%s' of '%s' is given twice", a->name.text, x->u.call.id.text);
-    else if (!f) front_error(t->c, DC_FRONT_UNKNOWN_ARGUMENT, a->name.span, "'%s' has no argument '%s'%s", x->u.call.id.text, a->name.text, suggest_text(&s, t->c->memory));
-    else read_field(t, a->value, f);
+    for (const ast_arg *b = args->first; b != a && a->name.text; b = b->next)
+      again |= b->name.text && strcmp(a->name.text, b->name.text) == 0;
+    if (!a->name.text)
+      bad(t, a->value->span, "arguments of a setting are named: name = value");
+    else if (again)
+      front_error(t->c, DC_FRONT_DUPLICATE_ARGUMENT, a->name.span, "argument '%s' of '%s' is given twice", a->name.text,
+                  x->u.call.id.text);
+    else if (!f)
+      front_error(t->c, DC_FRONT_UNKNOWN_ARGUMENT, a->name.span, "'%s' has no argument '%s'%s", x->u.call.id.text,
+                  a->name.text, suggest_text(&s, t->c->memory));
+    else
+      read_field(t, a->value, f);
   }
 }
 
@@ -132,8 +143,10 @@ static int read_choice(trainer *t, const ast_expr *x, const char *what, const ch
     if (strcmp(words[i], word) == 0) return i;
     suggest_try(&s, words[i]);
   }
-  if (s.best) bad(t, x->span, arena_printf(t->c->memory, "unknown %s '%s'%s", what, word, suggest_text(&s, t->c->memory)));
-  else bad(t, x->span, arena_printf(t->c->memory, "the %s is one of: %s", what, quoted_list(t->c, words)));
+  if (s.best)
+    bad(t, x->span, arena_printf(t->c->memory, "unknown %s '%s'%s", what, word, suggest_text(&s, t->c->memory)));
+  else
+    bad(t, x->span, arena_printf(t->c->memory, "the %s is one of: %s", what, quoted_list(t->c, words)));
   return -1;
 }
 
@@ -159,9 +172,11 @@ static void set_tokenizer(trainer *t, const ast_setting *s) {
   read_fields(t, s->value, fields, choice == 1);
   int64_t vocab = model_int(t, "vocab");
   const char *wrong = NULL;
-  if (choice == 0 && vocab && vocab < 256) wrong = arena_printf(t->c->memory, "bytes need a vocab of 256 or more; the model's is %lld", (long long)vocab);
+  if (choice == 0 && vocab && vocab < 256)
+    wrong = arena_printf(t->c->memory, "bytes need a vocab of 256 or more; the model's is %lld", (long long)vocab);
   if (t->out->tokenizer_vocab && vocab && vocab != t->out->tokenizer_vocab)
-    wrong = arena_printf(t->c->memory, "the tokenizer has %lld ids, the model %lld", (long long)t->out->tokenizer_vocab, (long long)vocab);
+    wrong = arena_printf(t->c->memory, "the tokenizer has %lld ids, the model %lld", (long long)t->out->tokenizer_vocab,
+                         (long long)vocab);
   if (!wrong) return;
   bad(t, s->value->span, wrong);
   front_note(t->c, find_symbol(t, SYM_MODEL_PARAM, "vocab")->id.span, "'vocab' is declared here");
@@ -174,7 +189,8 @@ static void set_optimizer(trainer *t, const ast_setting *s) {
                           {"eps", FIELD_NUMBER, &t->out->eps, 0, 1e301, true, false, NULL},
                           {"weight_decay", FIELD_NUMBER, &t->out->weight_decay, 0, 1e301, false, false, NULL},
                           {"clip", FIELD_NUMBER, &t->out->clip, 0, 1e301, false, false, NULL}};
-  if (read_choice(t, s->value, "optimizer", words) >= 0) read_fields(t, s->value, fields, sizeof fields / sizeof fields[0]);
+  if (read_choice(t, s->value, "optimizer", words) >= 0)
+    read_fields(t, s->value, fields, sizeof fields / sizeof fields[0]);
   t->out->beta1 = t->beta[0], t->out->beta2 = t->beta[1];
 }
 
@@ -193,7 +209,8 @@ static void unknown_gate(trainer *t, ast_id id) {
   suggestion near = suggest(id.text);
   for (const ast_symbol *s = t->c->model->symbols; s; s = s->next)
     if (s->kind == SYM_GATE && front_suggests(t->c)) suggest_try(&near, s->id.text);
-  front_error(t->c, DC_FRONT_UNKNOWN_GATE, id.span, "model '%s' has no gate '%s'%s", t->c->model->id.text, id.text, suggest_text(&near, t->c->memory));
+  front_error(t->c, DC_FRONT_UNKNOWN_GATE, id.span, "model '%s' has no gate '%s'%s", t->c->model->id.text, id.text,
+              suggest_text(&near, t->c->memory));
   const ast_symbol *best = near.best ? find_symbol(t, SYM_GATE, near.best) : NULL;
   if (best) front_note(t->c, best->id.span, "'%s' is declared here", best->id.text);
 }
@@ -215,15 +232,20 @@ static front_taper *add_taper(trainer *t, ast_id id) {
 static void read_taper(trainer *t, const ast_setting *s, const ast_symbol *gate, front_taper *taper) {
   static const char *const calibrations[] = {"least_squares", "inv_sigma", NULL};
   size_t calibration = 0;
-  const field fields[] = {{"start", FIELD_STEPS, &taper->start, 0, 0, false, false, NULL}, {"end", FIELD_STEPS, &taper->end, 0, 0, false, false, NULL},
-                          {"step", FIELD_STEPS, &taper->step, 0, 0, false, false, NULL},   {"every", FIELD_STEPS, &taper->every, 0, 0, false, false, NULL},
-                          {"ema", FIELD_NUMBER, &taper->ema, 0, 1, true, false, NULL},     {"calibration", FIELD_WORD, &calibration, 0, 0, false, false, calibrations}};
+  const field fields[] = {{"start", FIELD_STEPS, &taper->start, 0, 0, false, false, NULL},
+                          {"end", FIELD_STEPS, &taper->end, 0, 0, false, false, NULL},
+                          {"step", FIELD_STEPS, &taper->step, 0, 0, false, false, NULL},
+                          {"every", FIELD_STEPS, &taper->every, 0, 0, false, false, NULL},
+                          {"ema", FIELD_NUMBER, &taper->ema, 0, 1, true, false, NULL},
+                          {"calibration", FIELD_WORD, &calibration, 0, 0, false, false, calibrations}};
   read_fields(t, s->value, fields, sizeof fields / sizeof fields[0]);
   taper->inv_sigma = calibration == 1;
   if (taper->step.given) taper->kind = TAPER_STEP;
-  if (taper->step.given && (taper->start.given || taper->end.given)) bad(t, s->value->span, "a taper has either start and end, or step");
+  if (taper->step.given && (taper->start.given || taper->end.given))
+    bad(t, s->value->span, "a taper has either start and end, or step");
   if (taper->every.given && !taper->step.given) bad(t, s->value->span, "'every' goes with 'step'");
-  if (taper->every.given && !gate->value) bad(t, s->value->span, arena_printf(t->c->memory, "'every' is for arrays of gates; '%s' is one gate", taper->gate));
+  if (taper->every.given && !gate->value)
+    bad(t, s->value->span, arena_printf(t->c->memory, "'every' is for arrays of gates; '%s' is one gate", taper->gate));
 }
 
 static void set_taper(trainer *t, const ast_setting *s) {
@@ -240,9 +262,12 @@ static void set_taper(trainer *t, const ast_setting *s) {
   front_taper *taper = add_taper(t, x->u.call.id);
   if (!taper) return;
   const ast_arg *first = x->u.call.args->first;
-  bool never = first && !first->next && !first->name.text && first->value->kind == AST_NAME && strcmp(first->value->u.name.id.text, "never") == 0;
-  if (never) taper->kind = TAPER_NEVER;
-  else read_taper(t, s, gate, taper);
+  bool never = first && !first->next && !first->name.text && first->value->kind == AST_NAME &&
+               strcmp(first->value->u.name.id.text, "never") == 0;
+  if (never)
+    taper->kind = TAPER_NEVER;
+  else
+    read_taper(t, s, gate, taper);
 }
 
 static void set_anchor(trainer *t, const ast_setting *s) {
@@ -257,7 +282,9 @@ static void set_anchor(trainer *t, const ast_setting *s) {
 static void set_int(trainer *t, const ast_setting *s, int64_t least, int64_t most, int64_t *out) {
   front_eval_int(&t->env, s->value, s->id.text, least, most, out);
 }
-static void set_steps(trainer *t, const ast_setting *s) { t->steps_setting = s, set_int(t, s, 1, 1000000000000, &t->out->steps); }
+static void set_steps(trainer *t, const ast_setting *s) {
+  t->steps_setting = s, set_int(t, s, 1, 1000000000000, &t->out->steps);
+}
 static void set_batch(trainer *t, const ast_setting *s) { set_int(t, s, 1, 1 << 20, &t->out->batch); }
 static void set_seed(trainer *t, const ast_setting *s) { set_int(t, s, 0, INT64_MAX, &t->out->seed); }
 
@@ -265,11 +292,17 @@ static void set_sequence(trainer *t, const ast_setting *s) {
   int64_t context = model_int(t, "context");
   set_int(t, s, 1, FRONT_MAX_DIM, &t->out->sequence);
   if (!context || t->out->sequence <= context) return;
-  bad(t, s->value->span, arena_printf(t->c->memory, "a sequence of %lld is longer than the context of %lld", (long long)t->out->sequence, (long long)context));
+  bad(t, s->value->span,
+      arena_printf(t->c->memory, "a sequence of %lld is longer than the context of %lld", (long long)t->out->sequence,
+                   (long long)context));
   front_note(t->c, find_symbol(t, SYM_MODEL_PARAM, "context")->id.span, "'context' is declared here");
 }
 
-static const struct { const char *name; void (*set)(trainer *, const ast_setting *); bool many; } settings[] = {
+static const struct {
+  const char *name;
+  void (*set)(trainer *, const ast_setting *);
+  bool many;
+} settings[] = {
     {"tokenizer", set_tokenizer, false}, {"optimizer", set_optimizer, false}, {"schedule", set_schedule, false},
     {"taper", set_taper, true},          {"anchor", set_anchor, false},       {"steps", set_steps, false},
     {"batch", set_batch, false},         {"sequence", set_sequence, false},   {"seed", set_seed, false}};
@@ -290,7 +323,8 @@ static void read_setting(trainer *t, const ast_setting *s, const ast_setting *se
     return;
   }
   front_error(t->c, DC_FRONT_UNKNOWN_SETTING, s->id.span, "unknown setting '%s'%s", s->id.text,
-              near.best ? suggest_text(&near, t->c->memory) : "; known are tokenizer, optimizer, schedule, taper, anchor, steps, batch, sequence, seed");
+              near.best ? suggest_text(&near, t->c->memory)
+                        : "; known are tokenizer, optimizer, schedule, taper, anchor, steps, batch, sequence, seed");
 }
 
 /* ---- what must agree ---- */
@@ -304,7 +338,8 @@ static double in_steps(const trainer *t, front_amount a, bool *out_share) {
 
 static void check_within(trainer *t, front_amount a, ast_span span, const char *what) {
   if (!a.given || a.percent || !t->out->steps || a.value <= (double)t->out->steps) return;
-  bad(t, span, arena_printf(t->c->memory, "%s is step %.0f, after the last of %lld", what, a.value, (long long)t->out->steps));
+  bad(t, span,
+      arena_printf(t->c->memory, "%s is step %.0f, after the last of %lld", what, a.value, (long long)t->out->steps));
   front_note(t->c, t->steps_setting->id.span, "steps are set here");
 }
 
@@ -325,7 +360,14 @@ static void check_taper(trainer *t, const front_taper *taper, ast_span span) {
 void front_check_train(const front_ctx *c, const front_value *params, front_train *out) {
   trainer t = {.c = c, .env = {.ctx = c, .params = params}, .out = out, .beta = {0.9, 0.95}};
   const ast_setting *seen[SETTING_COUNT] = {0};
-  *out = (front_train){.given = c->model->has_train, .tokenizer = "none", .lr = 3e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip = 1, .anchor_weight = 0.1};
+  *out = (front_train){.given = c->model->has_train,
+                       .tokenizer = "none",
+                       .lr = 3e-4,
+                       .beta1 = 0.9,
+                       .beta2 = 0.95,
+                       .eps = 1e-8,
+                       .clip = 1,
+                       .anchor_weight = 0.1};
   out->tapers = ARENA_ARRAY(c->memory, front_taper, c->model->gate_count + 1);
   t.taper_spans = ARENA_ARRAY(c->memory, ast_span, c->model->gate_count + 1);
   for (const ast_setting *s = c->model->settings; s; s = s->next) read_setting(&t, s, seen);

@@ -16,18 +16,18 @@ typedef enum front_taper_kind { TAPER_NEVER, TAPER_RAMP, TAPER_STEP } front_tape
 typedef struct front_taper {
   const char *gate;
   front_taper_kind kind;
-  front_amount start, end; /* ramp */
+  front_amount start, end;  /* ramp */
   front_amount step, every; /* step: element i of the gate closes at step + i * every */
-  double ema;              /* momentum of the calibration */
-  bool inv_sigma;          /* calibration: c = 1 / mean(sigma) instead of least squares */
+  double ema;               /* momentum of the calibration */
+  bool inv_sigma;           /* calibration: c = 1 / mean(sigma) instead of least squares */
 } front_taper;
 
 typedef enum front_schedule { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT } front_schedule;
 
 typedef struct front_train {
   bool given;
-  const char *tokenizer; /* "bytes", "sentencepiece", "none" */
-  int64_t tokenizer_vocab; /* 0: not said */
+  const char *tokenizer;                            /* "bytes", "sentencepiece", "none" */
+  int64_t tokenizer_vocab;                          /* 0: not said */
   double lr, beta1, beta2, eps, weight_decay, clip; /* adamw; clip 0: off */
   front_schedule schedule;
   front_amount warmup;
