@@ -1,0 +1,547 @@
+/* Sessions over the hand-written model, against its double evaluation: chunks, batches, threads, clone, rewind, limits, failures, generation. */
+#include "tests/device/toy.h"
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+// cmocka needs the headers above first
+#include <cmocka.h>
+
+static toy *good;
+static int32_t line[TOY_CONTEXT]; /* tokens of the tests */
+static double expected[TOY_CONTEXT * TOY_V], stream0[TOY_CONTEXT * TOY_D], stream1[TOY_CONTEXT * TOY_D];
+
+static taper_model *open_toy(uint32_t threads, uint32_t chunk_rows) {
+  taper_model_options o;
+  taper_model *m;
+  taper_error error;
+  taper_model_options_init(&o);
+  o.threads = threads, o.chunk_rows = chunk_rows;
+  if (taper_model_open(toy_path("toy.tpack"), &o, &m, &error) != TAPER_OK) fail_msg("%s", error.message);
+  return m;
+}
+
+static taper_session *new_session(taper_model *m, uint32_t batch, uint32_t context) {
+  taper_session_options o;
+  taper_session *s;
+  taper_error error;
+  taper_session_options_init(&o);
+  o.max_batch = batch, o.context = context;
+  if (taper_session_new(m, &o, &s, &error) != TAPER_OK) fail_msg("%s", error.message);
+  return s;
+}
+
+static void close_to(const float *got, const double *want, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    if (fabs((double)got[i] - want[i]) > 2e-5) fail_msg("element %zu: %.9g, not %.9g", i, (double)got[i], want[i]);
+  }
+}
+
+static void every_chunking_gives_the_logits(void **state) {
+  (void)state;
+  static float logits[TOY_CONTEXT * TOY_V];
+  for (uint32_t threads = 1; threads <= 5; threads += 2) {
+    for (uint32_t cap = 1; cap <= 70; cap = cap * 2 + 1) {
+      taper_model *m = open_toy(threads, cap);
+      taper_session *s = new_session(m, 1, 0);
+      memset(logits, 0, sizeof(logits));
+      assert_int_equal(taper_session_append_all(s, 0, line, TOY_CONTEXT, logits, NULL, NULL, NULL), TAPER_OK);
+      close_to(logits, expected, TOY_CONTEXT * TOY_V);
+      assert_int_equal(taper_session_rewind(s, 0, 0, NULL), TAPER_OK);
+      for (size_t at = 0, step = 1; at < TOY_CONTEXT; at += step, step = step % 7 + 1) {
+        if (step > TOY_CONTEXT - at) step = TOY_CONTEXT - at;
+        assert_int_equal(taper_session_append(s, 0, line + at, step, logits, NULL), TAPER_OK);
+        close_to(logits, expected + (at + step - 1) * TOY_V, TOY_V);
+      }
+      taper_session_free(s);
+      taper_model_free(m);
+    }
+  }
+}
+
+static void logits_do_not_depend_on_threads(void **state) {
+  (void)state;
+  static float first[TOY_CONTEXT * TOY_V], logits[TOY_CONTEXT * TOY_V];
+  const uint32_t threads[] = {1, 2, 3, 5, 16};
+  for (int i = 0; i < 5; i++) {
+    taper_model *m = open_toy(threads[i], 0);
+    taper_session *s = new_session(m, 1, 0);
+    assert_int_equal(taper_session_append_all(s, 0, line, TOY_CONTEXT, i ? logits : first, NULL, NULL, NULL), TAPER_OK);
+    if (i) assert_memory_equal(first, logits, sizeof(first));
+    taper_session_free(s);
+    taper_model_free(m);
+  }
+}
+
+static void ragged_batches_are_each_alone(void **state) {
+  (void)state;
+  for (uint32_t cap = 1; cap <= 64; cap = cap * 2 + 1) {
+    taper_model *m = open_toy(2, cap);
+    taper_session *s = new_session(m, 8, 0);
+    static float logits[8][TOY_V];
+    taper_batch_entry e[8];
+    const size_t lengths[8] = {1, 50, 7, 16, 17, 33, 2, 15}, more[8] = {3, 0, 1, 1, 16, 17, 48, 2};
+    for (uint32_t i = 0; i < 8; i++) e[i] = (taper_batch_entry){7 - i, line, lengths[i], i == 2 ? NULL : logits[i]};
+    assert_int_equal(taper_session_append_batch(s, e, 8, NULL), TAPER_OK);
+    for (uint32_t i = 0; i < 8; i++) {
+      assert_int_equal(taper_session_length(s, 7 - i), lengths[i]);
+      if (i != 2) close_to(logits[i], expected + (lengths[i] - 1) * TOY_V, TOY_V);
+    }
+    size_t n = 0;
+    for (uint32_t i = 0; i < 8; i++) {
+      if (more[i]) e[n++] = (taper_batch_entry){7 - i, line + lengths[i], more[i], logits[i]};
+    }
+    assert_int_equal(taper_session_append_batch(s, e, n, NULL), TAPER_OK);
+    for (uint32_t i = 0; i < 8; i++) {
+      if (more[i]) close_to(logits[i], expected + (lengths[i] + more[i] - 1) * TOY_V, TOY_V);
+    }
+    taper_session_free(s);
+    taper_model_free(m);
+  }
+}
+
+static void clone_and_rewind_replay_the_bits(void **state) {
+  (void)state;
+  taper_model *m = open_toy(2, 5);
+  taper_session *s = new_session(m, 2, 40), *c;
+  float a[TOY_V], b[TOY_V];
+  const int32_t other[] = {200, 201, 202};
+  assert_int_equal(taper_session_append(s, 1, line, 19, NULL, NULL), TAPER_OK);
+  assert_int_equal(taper_session_clone(s, &c, NULL), TAPER_OK);
+  assert_int_equal(taper_session_length(c, 1), 19);
+  assert_int_equal(taper_session_context(c), 40);
+  assert_int_equal(taper_session_append(s, 1, line + 19, 1, a, NULL), TAPER_OK);
+  assert_int_equal(taper_session_append(c, 1, other, 3, b, NULL), TAPER_OK); /* does not touch s */
+  assert_int_equal(taper_session_rewind(c, 1, 19, NULL), TAPER_OK);
+  assert_int_equal(taper_session_append(c, 1, line + 19, 1, b, NULL), TAPER_OK);
+  assert_memory_equal(a, b, sizeof(a));
+  assert_int_equal(taper_session_append(s, 1, other, 3, NULL, NULL), TAPER_OK);
+  assert_int_equal(taper_session_rewind(s, 1, 19, NULL), TAPER_OK);
+  assert_int_equal(taper_session_append(s, 1, line + 19, 1, b, NULL), TAPER_OK);
+  assert_memory_equal(a, b, sizeof(a));
+  close_to(a, expected + 19 * TOY_V, TOY_V);
+  taper_session_free(s); /* the clone lives on */
+  assert_int_equal(taper_session_append(c, 1, line + 20, 20, b, NULL), TAPER_OK);
+  close_to(b, expected + 39 * TOY_V, TOY_V);
+  taper_session_free(c);
+  taper_session_free(NULL);
+  taper_model_free(m);
+}
+
+typedef struct seen_layers {
+  float rows[2][TOY_CONTEXT][TOY_D];
+  int calls;
+} seen_layers;
+
+static void see_layer(void *user, uint32_t layer, size_t position, const float *row) {
+  seen_layers *seen = user;
+  memcpy(seen->rows[layer][position], row, sizeof(seen->rows[0][0]));
+  seen->calls++;
+}
+
+static void layers_are_seen_where_they_stand(void **state) {
+  (void)state;
+  for (uint32_t threads = 1; threads <= 3; threads++) {
+    taper_model *m = open_toy(threads, 7);
+    taper_session *s = new_session(m, 1, 0);
+    static seen_layers seen;
+    memset(&seen, 0, sizeof(seen));
+    assert_int_equal(taper_session_append(s, 0, line, 5, NULL, NULL), TAPER_OK);
+    assert_int_equal(taper_session_append_all(s, 0, line + 5, 30, NULL, see_layer, &seen, NULL), TAPER_OK);
+    assert_int_equal(seen.calls, 60);
+    close_to(seen.rows[0][5], stream0 + 5 * TOY_D, 30 * TOY_D);
+    close_to(seen.rows[1][5], stream1 + 5 * TOY_D, 30 * TOY_D);
+    taper_session_free(s);
+    taper_model_free(m);
+  }
+  taper_model *m;
+  taper_session *s;
+  taper_error error;
+  toy *lost = toy_new(24);
+  toy_write(lost, toy_path("lost.tpack"));
+  assert_int_equal(taper_model_open(toy_path("lost.tpack"), NULL, &m, &error), TAPER_OK);
+  s = new_session(m, 1, 0);
+  assert_int_equal(taper_session_append_all(s, 0, line, 3, NULL, see_layer, NULL, &error), TAPER_UNSUPPORTED);
+  assert_non_null(strstr(error.message, "'layers.1'"));
+  assert_int_equal(taper_session_length(s, 0), 0);
+  taper_session_free(s);
+  taper_model_free(m);
+  toy_free(lost);
+}
+
+static void all_or_nothing(void **state) {
+  (void)state;
+  taper_model *m = open_toy(2, 4);
+  taper_session *s = new_session(m, 2, 20);
+  taper_error error;
+  float logits[TOY_V];
+  const int32_t wrong[] = {1, 2, 300}, negative[] = {-1};
+#define REFUSE(call, status, word)                                             \
+  error.message[0] = 0, assert_int_equal(call, status);                        \
+  if (!strstr(error.message, word)) fail_msg("'%s'", error.message);           \
+  assert_int_equal(taper_session_length(s, 0), 6), assert_int_equal(taper_session_length(s, 1), 0)
+  assert_int_equal(taper_session_append(s, 0, line, 6, NULL, NULL), TAPER_OK);
+  REFUSE(taper_session_append(s, 0, wrong, 3, logits, &error), TAPER_INVALID, "sequence 0: token 2 is 300; ids are 0 to 299");
+  REFUSE(taper_session_append(s, 0, negative, 1, logits, &error), TAPER_INVALID, "token 0 is -1");
+  REFUSE(taper_session_append(s, 2, line, 1, logits, &error), TAPER_INVALID, "there is no sequence 2; this session has 0 to 1");
+  REFUSE(taper_session_append(s, 0, line, 0, logits, &error), TAPER_INVALID, "no tokens");
+  REFUSE(taper_session_append(s, 0, NULL, 1, logits, &error), TAPER_INVALID, "no tokens");
+  REFUSE(taper_session_append(s, 0, line, 15, logits, &error), TAPER_CONTEXT_FULL, "6 tokens held and 15 to append do not fit the context of 20");
+  REFUSE(taper_session_append(s, 0, line, SIZE_MAX, logits, &error), TAPER_CONTEXT_FULL, "do not fit");
+  REFUSE(taper_session_append(NULL, 0, line, 1, logits, &error), TAPER_INVALID, "NULL");
+  REFUSE(taper_session_rewind(s, 0, 7, &error), TAPER_INVALID, "cannot rewind sequence 0 to 7 tokens; it holds 6");
+  REFUSE(taper_session_rewind(s, 2, 0, &error), TAPER_INVALID, "no sequence 2");
+  const taper_batch_entry twice[] = {{1, line, 2, NULL}, {0, line, 1, NULL}, {1, line, 2, NULL}}, second[] = {{1, line, 2, NULL}, {0, wrong, 3, NULL}};
+  REFUSE(taper_session_append_batch(s, twice, 3, &error), TAPER_INVALID, "sequence 1 has two entries");
+  REFUSE(taper_session_append_batch(s, second, 2, &error), TAPER_INVALID, "token 2 is 300");
+  assert_int_equal(taper_session_append(s, 0, line + 6, 14, logits, NULL), TAPER_OK); /* exactly full */
+  close_to(logits, expected + 19 * TOY_V, TOY_V);
+  assert_int_equal(taper_session_append(s, 0, line, 1, logits, NULL), TAPER_CONTEXT_FULL);
+  taper_session_free(s);
+  s = new_session(m, 1, 1);
+  assert_int_equal(taper_session_append(s, 0, line, 1, logits, NULL), TAPER_OK);
+  close_to(logits, expected, TOY_V);
+  assert_int_equal(taper_session_append(s, 0, line, 1, logits, NULL), TAPER_CONTEXT_FULL);
+  taper_session_free(s);
+  taper_session_options o;
+  taper_session_options_init(&o);
+  o.context = 51;
+  assert_int_equal(taper_session_new(m, &o, &s, &error), TAPER_INVALID);
+  assert_non_null(strstr(error.message, "'context' is 51; model 'toy' was compiled for at most 50"));
+  o.context = 0, o.max_batch = 9;
+  assert_int_equal(taper_session_new(m, &o, &s, &error), TAPER_INVALID);
+  assert_non_null(strstr(error.message, "'max_batch' is 9"));
+  o.max_batch = 0;
+  assert_int_equal(taper_session_new(m, &o, &s, &error), TAPER_INVALID);
+  o.size = 0;
+  assert_int_equal(taper_session_new(m, &o, &s, &error), TAPER_INVALID);
+  taper_model_free(m);
+}
+
+static void a_nan_leaves_no_trace(void **state) {
+  (void)state;
+  for (uint32_t cap = 1; cap <= 64; cap *= 8) {
+    taper_model *m = open_toy(2, cap);
+    taper_session *s = new_session(m, 2, 0);
+    taper_error error;
+    float logits[TOY_V];
+    static float every[30 * TOY_V];
+    int32_t poisoned[TOY_CONTEXT];
+    memcpy(poisoned, line, sizeof(poisoned));
+    poisoned[21] = TOY_NAN;
+    const taper_batch_entry both[] = {{1, line, 4, NULL}, {0, poisoned + 5, 30, NULL}};
+    assert_int_equal(taper_session_append(s, 0, line, 5, NULL, NULL), TAPER_OK);
+    for (int round = 0; round < 2; round++) {
+      assert_int_equal(taper_session_append_batch(s, both, 2, &error), TAPER_NUMERIC);
+      if (!strstr(error.message, "sequence 0, position 34: the logit of id 0 is not a finite number")) fail_msg("%s", error.message);
+      assert_int_equal(taper_session_length(s, 0), 5);
+      assert_int_equal(taper_session_length(s, 1), 0);
+    }
+    assert_int_equal(taper_session_append_all(s, 0, poisoned + 5, 30, every, NULL, NULL, &error), TAPER_NUMERIC);
+    assert_non_null(strstr(error.message, "position 21"));
+    assert_int_equal(taper_session_append(s, 0, line + 5, 30, logits, NULL), TAPER_OK);
+    close_to(logits, expected + 34 * TOY_V, TOY_V);
+    assert_int_equal(taper_session_append(s, 1, line, 4, logits, NULL), TAPER_OK);
+    close_to(logits, expected + 3 * TOY_V, TOY_V);
+    taper_session_free(s);
+    taper_model_free(m);
+  }
+}
+
+/* ---- text ---- */
+
+static void tokens_and_text(void **state) {
+  (void)state;
+  taper_model *m = open_toy(1, 0);
+  int32_t ids[8];
+  char bytes[8];
+  size_t n;
+  taper_error error;
+  assert_int_equal(taper_tokenize(m, "a\0\xff", 3, NULL, 0, &n, NULL), TAPER_OK);
+  assert_int_equal(n, 3);
+  assert_int_equal(taper_tokenize(m, "a\0\xff", 3, ids, 8, &n, NULL), TAPER_OK);
+  assert_int_equal(ids[2], 255);
+  assert_int_equal(taper_detokenize(m, ids, 3, NULL, 0, &n, NULL), TAPER_OK);
+  assert_int_equal(n, 3);
+  assert_int_equal(taper_detokenize(m, ids, 3, bytes, 2, &n, NULL), TAPER_OK);
+  assert_int_equal(n, 3);
+  assert_memory_equal(bytes, "a\0", 2);
+  ids[1] = 300;
+  assert_int_equal(taper_detokenize(m, ids, 3, bytes, 8, &n, &error), TAPER_INVALID);
+  assert_non_null(strstr(error.message, "token 1 is 300"));
+  ids[1] = 260; /* an id that stands for no byte */
+  assert_int_equal(taper_detokenize(m, ids, 3, bytes, 8, &n, NULL), TAPER_OK);
+  assert_int_equal(n, 2);
+  assert_int_equal(taper_tokenize(m, NULL, 3, ids, 8, &n, NULL), TAPER_INVALID);
+  taper_model_free(m);
+}
+
+typedef struct heard {
+  char text[512];
+  size_t bytes;
+  int32_t ids[64];
+  size_t count, stop_after; /* tokens; 0: never */
+} heard;
+
+static int hear_text(void *user, const char *t, size_t n) {
+  heard *h = user;
+  memcpy(h->text + h->bytes, t, n);
+  h->bytes += n;
+  return 0;
+}
+
+static int hear_token(void *user, int32_t id) {
+  heard *h = user;
+  h->ids[h->count++] = id;
+  return h->stop_after && h->count == h->stop_after;
+}
+
+/* Greedy ids by the double evaluation; false where two are too near to tell. */
+static bool plain_greedy(const int32_t *prompt, size_t n, size_t count, int32_t *out) {
+  int32_t all[TOY_CONTEXT + 1];
+  memcpy(all, prompt, n * sizeof(int32_t));
+  for (size_t i = 0; i < count; i++) {
+    static double logits[TOY_CONTEXT * TOY_V];
+    toy_reference(good, all, n + i, logits, NULL, NULL);
+    const double *v = logits + (n + i - 1) * TOY_V;
+    int best = 0;
+    for (int k = 1; k < TOY_V; k++) best = v[k] > v[best] ? k : best;
+    for (int k = 0; k < TOY_V; k++) {
+      if (k != best && v[best] - v[k] < 1e-4) return false;
+    }
+    all[n + i] = out[i] = best;
+  }
+  return true;
+}
+
+static taper_generation generation(heard *h) {
+  taper_generation g;
+  memset(h, 0, sizeof(*h));
+  taper_generation_init(&g);
+  g.sampling.temperature = 0;
+  g.on_text = hear_text, g.on_token = hear_token, g.user = h;
+  return g;
+}
+
+static void generates_until_each_end(void **state) {
+  (void)state;
+  taper_model *m = open_toy(2, 0);
+  taper_session *s = new_session(m, 1, 20);
+  heard h;
+  taper_finish finish;
+  taper_error error;
+  int32_t want[TOY_CONTEXT];
+  assert_true(plain_greedy(line, 8, 13, want));
+  taper_generation g = generation(&h);
+  g.max_tokens = 6;
+  assert_int_equal(taper_generate(s, 0, line, 8, &g, &finish, NULL), TAPER_OK);
+  assert_int_equal(finish, TAPER_FINISH_LENGTH);
+  assert_int_equal(h.count, 6);
+  assert_memory_equal(h.ids, want, 6 * sizeof(int32_t));
+  assert_int_equal(taper_session_length(s, 0), 13); /* the last one is not appended */
+  size_t bytes = 0;
+  for (int i = 0; i < 6; i++) bytes += want[i] < 256;
+  assert_int_equal(h.bytes, bytes);
+
+  assert_int_equal(taper_session_rewind(s, 0, 0, NULL), TAPER_OK);
+  g = generation(&h);
+  g.max_tokens = 1000;
+  assert_int_equal(taper_generate(s, 0, line, 8, &g, &finish, NULL), TAPER_OK);
+  assert_int_equal(finish, TAPER_FINISH_CONTEXT);
+  assert_int_equal(h.count, 13); /* 20 - 8 held, and one more told */
+  assert_memory_equal(h.ids, want, 13 * sizeof(int32_t));
+  assert_int_equal(taper_session_length(s, 0), 20);
+
+  assert_int_equal(taper_session_rewind(s, 0, 0, NULL), TAPER_OK);
+  g = generation(&h);
+  h.stop_after = 3;
+  assert_int_equal(taper_generate(s, 0, line, 8, &g, &finish, NULL), TAPER_OK);
+  assert_int_equal(finish, TAPER_FINISH_CALLBACK);
+  assert_int_equal(h.count, 3);
+
+  assert_int_equal(taper_session_rewind(s, 0, 0, NULL), TAPER_OK);
+  g = generation(&h);
+  g.max_tokens = 0;
+  assert_int_equal(taper_generate(s, 0, line, 8, &g, &finish, NULL), TAPER_OK);
+  assert_int_equal(h.count, 0);
+  assert_int_equal(taper_session_length(s, 0), 8);
+  g = generation(&h);
+  assert_int_equal(taper_generate(s, 0, line, 13, &g, &finish, &error), TAPER_CONTEXT_FULL);
+  assert_non_null(strstr(error.message, "the prompt has 13 tokens, sequence 0 holds 8 already and the context is 20"));
+  assert_int_equal(taper_session_rewind(s, 0, 0, NULL), TAPER_OK);
+  assert_int_equal(taper_generate(s, 0, line, 21, &g, &finish, &error), TAPER_CONTEXT_FULL);
+  assert_non_null(strstr(error.message, "the prompt has 21 tokens, the context is 20"));
+  assert_int_equal(taper_session_length(s, 0), 0);
+  taper_session_free(s);
+  taper_model_free(m);
+}
+
+static void generation_options_are_checked(void **state) {
+  (void)state;
+  taper_model *m = open_toy(1, 0);
+  taper_session *s = new_session(m, 1, 0);
+  heard h;
+  taper_error error;
+  taper_generation g = generation(&h);
+#undef REFUSE
+#define REFUSE(setting, status, word)                                                           \
+  g = generation(&h), setting, assert_int_equal(taper_generate(s, 0, line, 3, &g, NULL, &error), status); \
+  if (!strstr(error.message, word)) fail_msg("'%s'", error.message);                            \
+  assert_int_equal(taper_session_length(s, 0), 0), assert_int_equal(h.count, 0)
+  REFUSE(g.size = 1, TAPER_INVALID, "taper_generation_init");
+  REFUSE(g.sampling.top_p = 2, TAPER_INVALID, "'top_p' is 2.000");
+  REFUSE((g.stop = (const char *const[]){""}, g.stop_count = 1), TAPER_INVALID, "stop string 0 is empty");
+  REFUSE(g.stop_count = 1, TAPER_INVALID, "stop is NULL");
+  assert_int_equal(taper_generate(s, 0, line, 0, &g, NULL, &error), TAPER_INVALID);
+  assert_int_equal(taper_generate(s, 1, line, 1, &g, NULL, &error), TAPER_INVALID);
+  const int32_t poison[] = {1, TOY_NAN};
+  g = generation(&h);
+  assert_int_equal(taper_generate(s, 0, poison, 2, &g, NULL, &error), TAPER_NUMERIC);
+  assert_int_equal(h.count + h.bytes, 0);
+  taper_session_free(s);
+  taper_model_free(m);
+}
+
+/* A model that says a text whatever it is given: byte after byte of it, by a head that only the position's place in the text decides, cannot be
+   built from the toy; so the end token and stop strings are tried on what greedy decoding says. */
+static void stop_strings_and_end_token(void **state) {
+  (void)state;
+  int32_t want[TOY_CONTEXT];
+  assert_true(plain_greedy(line, 8, 20, want));
+  size_t at = 3;
+  while (want[at] >= 256 || want[at] == 0 || want[at + 1] >= 256 || want[at + 1] == 0) at++;
+  const char stop[] = {(char)want[at], (char)want[at + 1], 0};
+  size_t bytes = 0, first = at;
+  for (size_t i = 0; i < at; i++) {
+    if (i + 1 < at && want[i] == want[at] && want[i + 1] == want[at + 1]) {
+      first = i;
+      break;
+    }
+  }
+  for (size_t i = 0; i < first; i++) bytes += want[i] < 256;
+  heard h;
+  taper_finish finish;
+  taper_model *m = open_toy(2, 0);
+  taper_session *s = new_session(m, 1, 0);
+  taper_generation g = generation(&h);
+  g.stop = (const char *const[]){stop}, g.stop_count = 1;
+  assert_int_equal(taper_generate(s, 0, line, 8, &g, &finish, NULL), TAPER_OK);
+  assert_int_equal(finish, TAPER_FINISH_STOP);
+  assert_int_equal(h.count, first + 2);
+  assert_int_equal(h.bytes, bytes);
+  taper_session_free(s);
+  taper_model_free(m);
+
+  char end[16];
+  toy t = *good;
+  snprintf(end, sizeof(end), "%d", want[4]);
+  toy_set(&t, "taper.end_token", end);
+  toy_write(&t, toy_path("end.tpack"));
+  assert_int_equal(taper_model_open(toy_path("end.tpack"), NULL, &m, NULL), TAPER_OK);
+  s = new_session(m, 1, 0);
+  g = generation(&h);
+  assert_int_equal(taper_generate(s, 0, line, 8, &g, &finish, NULL), TAPER_OK);
+  assert_int_equal(finish, TAPER_FINISH_END);
+  size_t end_at = 0;
+  while (want[end_at] != want[4]) end_at++;
+  assert_int_equal(h.count, end_at);
+  assert_int_equal(taper_session_length(s, 0), 8 + end_at);
+  taper_session_free(s);
+  taper_model_free(m);
+
+  t = *good;
+  toy_set(&t, "taper.tokenizer", "none");
+  toy_write(&t, toy_path("none.tpack"));
+  taper_error error;
+  size_t n;
+  assert_int_equal(taper_model_open(toy_path("none.tpack"), NULL, &m, NULL), TAPER_OK);
+  assert_int_equal(taper_tokenize(m, "a", 1, NULL, 0, &n, &error), TAPER_UNSUPPORTED);
+  s = new_session(m, 1, 0);
+  g = generation(&h);
+  assert_int_equal(taper_generate(s, 0, line, 8, &g, &finish, &error), TAPER_UNSUPPORTED);
+  g.on_text = NULL;
+  assert_int_equal(taper_generate(s, 0, line, 8, &g, &finish, &error), TAPER_OK);
+  taper_session_free(s);
+  taper_model_free(m);
+}
+
+static void a_seed_replays(void **state) {
+  (void)state;
+  heard h[3];
+  for (int i = 0; i < 3; i++) {
+    taper_model *m = open_toy(i == 0 ? 1 : 3, i == 0 ? 2 : 0);
+    taper_session *s = new_session(m, 1, 0);
+    taper_generation g = generation(&h[i]);
+    taper_sampling_init(&g.sampling);
+    g.sampling.temperature = 2, g.sampling.top_k = 0, g.sampling.top_p = 1, g.sampling.min_p = 0, g.sampling.seed = i == 2 ? 6 : 5;
+    assert_int_equal(taper_generate(s, 0, line, 8, &g, NULL, NULL), TAPER_OK);
+    taper_session_free(s);
+    taper_model_free(m);
+  }
+  assert_int_equal(h[0].count, 43);
+  assert_memory_equal(h[0].ids, h[1].ids, sizeof(h[0].ids));
+  assert_memory_not_equal(h[0].ids, h[2].ids, sizeof(h[0].ids));
+}
+
+/* ---- threads ---- */
+
+typedef struct user_thread {
+  taper_model *m;
+  int wrong;
+} user_thread;
+
+static void *use_model(void *arg) {
+  user_thread *u = arg;
+  float logits[TOY_V];
+  for (int round = 0; round < 15; round++) {
+    taper_session *s;
+    if (taper_session_new(u->m, NULL, &s, NULL) != TAPER_OK) return u->wrong++, NULL;
+    for (size_t i = 0; i < TOY_CONTEXT; i++) {
+      if (taper_session_append(s, 0, line + i, 1, logits, NULL) != TAPER_OK) u->wrong++;
+      for (size_t k = 0; k < TOY_V; k++) u->wrong += fabs((double)logits[k] - expected[i * TOY_V + k]) > 2e-5;
+    }
+    taper_session_free(s);
+  }
+  return NULL;
+}
+
+static void sessions_of_one_model_in_many_threads(void **state) {
+  (void)state;
+  taper_model *m = open_toy(3, 0);
+  pthread_t threads[4];
+  user_thread users[4] = {{m, 0}, {m, 0}, {m, 0}, {m, 0}};
+  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, use_model, &users[i]), 0);
+  for (int i = 0; i < 4; i++) {
+    pthread_join(threads[i], NULL);
+    assert_int_equal(users[i].wrong, 0);
+  }
+  taper_model_free(m);
+}
+
+static int setup(void **state) {
+  (void)state;
+  good = toy_new(0);
+  toy_write(good, toy_path("toy.tpack"));
+  for (int i = 0; i < TOY_CONTEXT; i++) line[i] = (i * 37 + 5) % TOY_NAN;
+  toy_reference(good, line, TOY_CONTEXT, expected, stream0, stream1);
+  return 0;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  toy_free(good);
+  toy_remove_folder();
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_chunking_gives_the_logits),  cmocka_unit_test(logits_do_not_depend_on_threads),
+      cmocka_unit_test(ragged_batches_are_each_alone),    cmocka_unit_test(clone_and_rewind_replay_the_bits),
+      cmocka_unit_test(layers_are_seen_where_they_stand), cmocka_unit_test(all_or_nothing),
+      cmocka_unit_test(a_nan_leaves_no_trace),            cmocka_unit_test(tokens_and_text),
+      cmocka_unit_test(generates_until_each_end),         cmocka_unit_test(generation_options_are_checked),
+      cmocka_unit_test(stop_strings_and_end_token),       cmocka_unit_test(a_seed_replays),
+      cmocka_unit_test(sessions_of_one_model_in_many_threads),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
