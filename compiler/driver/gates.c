@@ -39,10 +39,7 @@ const front_gate *gates_collect(model_loaded *m, const model_options *options, s
   size_t stored = m->priv->has_weights ? w->gate_count : 0, n = 0;
   front_gate *gates = ARENA_ARRAY(&m->priv->memory, front_gate, stored + options->gate_count + 1);
   for (size_t i = 0; i < stored; i++) gates[n++] = (front_gate){w->gates[i].name, w->gates[i].values, w->gates[i].count, false};
-  for (size_t i = 0; i < options->gate_count; i++) {
-    gates[n++] = (front_gate){options->gates[i].name, &options->gates[i].value, 1, true};
-    say_override(m, &options->gates[i]);
-  }
+  for (size_t i = 0; i < options->gate_count; i++) gates[n++] = (front_gate){options->gates[i].name, &options->gates[i].value, 1, true};
   *out_count = n;
   return gates;
 }
@@ -58,10 +55,7 @@ bool gates_apply(model_loaded *m, const model_options *options) {
       ir_set_attr(m->module, v, (ir_attr){.key = IR_ATTR_VALUE, .u.floats = {&g->value, 1}});
       found = true;
     }
-    if (found) {
-      say_override(m, g);
-      continue;
-    }
+    if (found) continue;
     diag_report(m->priv->sink, DC_MODEL_FILE, (diag_loc){.file = diag_intern(m->priv->sink, m->place.source)}, "there is no gate '%s'; give one of its gates", g->name);
     return false;
   }
@@ -105,6 +99,7 @@ void gates_describe(model_loaded *m, const model_options *options) {
   gate_list *gates;
   size_t n = list_gates(m->module, a, &gates);
   text t = {0}, p = {0};
+  for (size_t i = 0; i < options->gate_count; i++) say_override(m, &options->gates[i]);
   text_puts(&t, "{");
   for (size_t i = 0; i < n; i++) {
     text_puts(&t, i ? ", " : "");

@@ -24,11 +24,11 @@ struct model_private {
 
 /* bind.c: gives every const with attribute `tensor` its data; reports all that does not fit. Sets m->bound. */
 taper_status bind_weights(model_loaded *m, const model_options *options, taper_error *error);
-/* gates.c: the gates of the weights, then those of the options; a note for each that --gate replaces. Owned by the model. */
+/* gates.c: the gates of the weights, then those of the options. Owned by the model. */
 const front_gate *gates_collect(model_loaded *m, const model_options *options, size_t *out_count);
 /* Sets GATE ops of IR text; false after an unknown name (reported). */
 bool gates_apply(model_loaded *m, const model_options *options);
-/* Fills m->gates and m->params; warns of gates that the weights leave open. */
+/* Fills m->gates and m->params; a note for each gate that --gate sets, a warning for each that the weights leave open. */
 void gates_describe(model_loaded *m, const model_options *options);
 
 #endif
