@@ -1,9 +1,9 @@
 /* bench: load, prefill and decode apart, each beside this machine's limit measured in the same round. */
+#include "runtime/bench.h"
 #include "compiler/cli/cli.h"
 #include "compiler/cli/json.h"
 #include "compiler/cli/machine.h"
 #include "runtime/base/philox.h"
-#include "runtime/bench.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -54,7 +54,8 @@ static int parse_threads(cli *c, uint32_t *out, size_t *out_n) {
   for (const char *p = c->threads_text;; p++) {
     size_t n = strcspn(p, ",");
     uint64_t value;
-    if (*out_n == MAX_THREAD_COUNTS) return cli_fail(c, CLI_USAGE, "option '-t': more than %d thread counts; give fewer", MAX_THREAD_COUNTS);
+    if (*out_n == MAX_THREAD_COUNTS)
+      return cli_fail(c, CLI_USAGE, "option '-t': more than %d thread counts; give fewer", MAX_THREAD_COUNTS);
     int bad = cli_parse_count(c, "-t", arena_strndup(&c->memory, p, n), 1, 1024, &value);
     if (bad) return bad;
     out[(*out_n)++] = (uint32_t)value;
@@ -65,13 +66,15 @@ static int parse_threads(cli *c, uint32_t *out, size_t *out_n) {
 
 static int fit(cli *c, const char *option, bool given, uint64_t *n, uint32_t context) {
   if (*n <= context) return CLI_OK;
-  if (given) return cli_fail(c, CLI_USAGE, "option '%s': %llu tokens do not fit the context of %u; give at most that", option, (unsigned long long)*n, context);
+  if (given)
+    return cli_fail(c, CLI_USAGE, "option '%s': %llu tokens do not fit the context of %u; give at most that", option,
+                    (unsigned long long)*n, context);
   *n = context;
   return CLI_OK;
 }
 
-static taper_status one_round(const build_opened *b, taper_session *s, const int32_t *ids, const bench_own *o, float *logits, bench_row *row, size_t round,
-                              taper_error *error) {
+static taper_status one_round(const build_opened *b, taper_session *s, const int32_t *ids, const bench_own *o,
+                              float *logits, bench_row *row, size_t round, taper_error *error) {
   TAPER_TRY(taper_session_rewind(s, 0, 0, error));
   double start = now();
   TAPER_TRY(taper_session_append(s, 0, ids, (size_t)o->prefill, logits, error));
@@ -88,7 +91,8 @@ static taper_status one_round(const build_opened *b, taper_session *s, const int
   return TAPER_OK;
 }
 
-static taper_status measure(cli *c, build_opened *b, const bench_own *o, uint32_t threads, bench_row *row, taper_error *error) {
+static taper_status measure(cli *c, build_opened *b, const bench_own *o, uint32_t threads, bench_row *row,
+                            taper_error *error) {
   taper_model_options runtime;
   cli_runtime_options(c, &runtime);
   runtime.threads = threads;
@@ -158,7 +162,8 @@ static void put_json(cli *c, const build_opened *b, const bench_own *o, bench_ro
 static void put_measured(text *t, const char *name, double *values, size_t n, const char *unit) {
   char line[160];
   double median = median_of(values, n);
-  text_format(line, sizeof line, "  %-8s %12.5g %-8s (%.5g .. %.5g, %zu times)\n", name, median, unit, values[0], values[n - 1], n);
+  text_format(line, sizeof line, "  %-8s %12.5g %-8s (%.5g .. %.5g, %zu times)\n", name, median, unit, values[0],
+              values[n - 1], n);
   text_puts(t, line);
 }
 
@@ -166,16 +171,20 @@ static void put_text(cli *c, const build_opened *b, const bench_own *o, bench_ro
   text t = {0};
   char line[200];
   const char *versions = st_metadata(&b->package, "taper.versions");
-  text_printf(&t, "%s on %s, %u threads, image %s, f32, %s; %s\n", r->info.name, machine_cpu(&c->memory), r->info.threads, r->info.image, b->options, versions ? versions : "");
+  text_printf(&t, "%s on %s, %u threads, image %s, f32, %s; %s\n", r->info.name, machine_cpu(&c->memory),
+              r->info.threads, r->info.image, b->options, versions ? versions : "");
   put_measured(&t, "load", r->load, r->loads, "s");
-  text_format(line, sizeof line, "  prefill of %llu tokens, decode of %llu, medians:\n", (unsigned long long)o->prefill, (unsigned long long)o->decode);
+  text_format(line, sizeof line, "  prefill of %llu tokens, decode of %llu, medians:\n", (unsigned long long)o->prefill,
+              (unsigned long long)o->decode);
   text_puts(&t, line);
   put_measured(&t, "prefill", r->prefill, r->rounds, "tok/s");
   put_measured(&t, "decode", r->decode, r->rounds, "tok/s");
   put_measured(&t, "reads", r->gb, r->rounds, "GB/s");
   put_measured(&t, "limit", r->limit, r->rounds, "GB/s");
   put_measured(&t, "share", r->share, r->rounds, "");
-  text_format(line, sizeof line, "  %llu bytes of weights a token; fused multiply-add %.4g GFLOP/s; an exchange %.3g us\n", (unsigned long long)r->info.bytes_per_token, r->fma, r->barrier);
+  text_format(line, sizeof line,
+              "  %llu bytes of weights a token; fused multiply-add %.4g GFLOP/s; an exchange %.3g us\n",
+              (unsigned long long)r->info.bytes_per_token, r->fma, r->barrier);
   text_puts(&t, line);
   cli_put(t.data, t.size);
   text_free(&t);
@@ -188,8 +197,10 @@ static int bench_threads(cli *c, build_opened *b, const bench_own *o, uint32_t t
   taper_error error = {0};
   taper_status status = measure(c, b, o, threads, &row, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
-  if (c->json) put_json(c, b, o, &row);
-  else put_text(c, b, o, &row);
+  if (c->json)
+    put_json(c, b, o, &row);
+  else
+    put_text(c, b, o, &row);
   cli_put_now("", 0);
   return CLI_OK;
 }
@@ -213,7 +224,16 @@ static int run(cli *c) {
 }
 
 const cli_command cli_cmd_bench = {
-    .name = "bench", .args = "MODEL", .summary = "measure load, prefill and decode beside this machine's limits", .min_args = 1, .max_args = 1,
-    .details = "-t takes a list, e.g. -t 1,2: one row each. Numbers are medians of -r rounds; the limit is the rate at which the same threads read as many bytes as the weights have.",
-    .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREAD_LIST | CLI_ACT_DEVICE, .options = options, .own_size = sizeof(bench_own), .init = init,
-    .option = option, .run = run};
+    .name = "bench",
+    .args = "MODEL",
+    .summary = "measure load, prefill and decode beside this machine's limits",
+    .min_args = 1,
+    .max_args = 1,
+    .details = "-t takes a list, e.g. -t 1,2: one row each. Numbers are medians of -r rounds; the limit is the rate at "
+               "which the same threads read as many bytes as the weights have.",
+    .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREAD_LIST | CLI_ACT_DEVICE,
+    .options = options,
+    .own_size = sizeof(bench_own),
+    .init = init,
+    .option = option,
+    .run = run};

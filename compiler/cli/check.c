@@ -1,4 +1,5 @@
-/* check A B: both compute the same ids; what differs, where it begins to differ, and whether that is within the tolerance. */
+/* check A B: both compute the same ids; what differs, where it begins to differ, and whether that is within the
+ * tolerance. */
 #include "compiler/cli/forward.h"
 #include "compiler/cli/json.h"
 #include "compiler/driver/words.h"
@@ -15,7 +16,8 @@ typedef struct check_own {
 enum { KEY_TOKENS = 3000, KEY_DATA, KEY_TOL, DEFAULT_IDS = 64 };
 
 static const struct argp_option options[] = {
-    {"tokens", KEY_TOKENS, "IDS", 0, "the ids to compute (default: min(64, context) drawn ids, or those of the reference file)", 0},
+    {"tokens", KEY_TOKENS, "IDS", 0,
+     "the ids to compute (default: min(64, context) drawn ids, or those of the reference file)", 0},
     {"data", KEY_DATA, "FILE", 0, "compute this data, in windows of the context", 0},
     {"tol", KEY_TOL, "X", 0, "largest max|a - b| / max|b| that counts as equal (default 1e-4)", 0},
     {0}};
@@ -64,18 +66,25 @@ static int open_file(cli *c, side *s) {
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
   s->logits = st_find(&s->file, "logits");
   s->tokens = st_find(&s->file, "tokens");
-  if (!s->logits || !s->tokens) return cli_fail_file(c, CLI_WRONG, s->name, "the file has no tensor '%s'; give a file that taperc logits wrote", s->logits ? "tokens" : "logits");
+  if (!s->logits || !s->tokens)
+    return cli_fail_file(c, CLI_WRONG, s->name, "the file has no tensor '%s'; give a file that taperc logits wrote",
+                         s->logits ? "tokens" : "logits");
   const st_tensor *l = s->logits, *t = s->tokens;
-  bool shapes = l->rank == 2 && t->rank == 1 && l->shape[0] == t->shape[0] && l->shape[0] > 0 && l->shape[1] > 0 && l->shape[1] <= INT32_MAX;
+  bool shapes = l->rank == 2 && t->rank == 1 && l->shape[0] == t->shape[0] && l->shape[0] > 0 && l->shape[1] > 0 &&
+                l->shape[1] <= INT32_MAX;
   if (!shapes || !st_dtype_is_float(l->dtype) || (t->dtype != ST_I64 && t->dtype != ST_I32))
-    return cli_fail_file(c, CLI_WRONG, s->name, "tensor 'logits': is not float [T, V] beside integer tokens [T]; give a file that taperc logits wrote");
+    return cli_fail_file(
+        c, CLI_WRONG, s->name,
+        "tensor 'logits': is not float [T, V] beside integer tokens [T]; give a file that taperc logits wrote");
   s->vocab = (uint32_t)l->shape[1];
   s->context = l->shape[0];
   for (char name[32]; text_format(name, sizeof name, "layers.%u", s->layers) > 0; s->layers++) {
     const st_tensor *x = st_find(&s->file, name);
     if (!x) break;
-    if (x->rank != 2 || x->shape[0] != l->shape[0] || !st_dtype_is_float(x->dtype) || x->shape[1] > INT32_MAX || (s->width && x->shape[1] != s->width))
-      return cli_fail_file(c, CLI_WRONG, s->name, "tensor '%s': is not float [T, d]; give a file that taperc logits wrote", name);
+    if (x->rank != 2 || x->shape[0] != l->shape[0] || !st_dtype_is_float(x->dtype) || x->shape[1] > INT32_MAX ||
+        (s->width && x->shape[1] != s->width))
+      return cli_fail_file(c, CLI_WRONG, s->name,
+                           "tensor '%s': is not float [T, d]; give a file that taperc logits wrote", name);
     s->width = (uint32_t)x->shape[1];
   }
   return CLI_OK;
@@ -134,7 +143,8 @@ static int compute_side(cli *c, side *s, const int32_t *ids, size_t n, float *bu
     s->rows = malloc(n * s->vocab * sizeof *s->rows);
     s->streams = calloc((size_t)s->layers * n * s->width + 1, sizeof *s->streams);
     s->count = n;
-    if (!s->rows || !s->streams) return cli_fail(c, CLI_ENVIRONMENT, "no memory for the logits of %zu positions; give fewer ids", n);
+    if (!s->rows || !s->streams)
+      return cli_fail(c, CLI_ENVIRONMENT, "no memory for the logits of %zu positions; give fewer ids", n);
   }
   if (!s->is_file) {
     forward_sink sink = {s, on_logits, s->layers ? on_layer : NULL};
@@ -218,7 +228,9 @@ static int file_ids(cli *c, const side *file, cli_ids *out) {
 static int find_ids(cli *c, const check_own *o, const side *a, const side *b, cli_ids *out) {
   const side *file = b->is_file ? b : a->is_file ? a : NULL;
   bool is_text;
-  if (file && (o->tokens || o->data)) return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing: %s has its own ids; leave it out", o->tokens ? "--tokens" : "--data", file->name);
+  if (file && (o->tokens || o->data))
+    return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing: %s has its own ids; leave it out",
+                    o->tokens ? "--tokens" : "--data", file->name);
   if (file) return file_ids(c, file, out);
   if (o->data) return cli_read_data(c, o->data, a->b.model, out, &is_text);
   if (!o->tokens) return drawn_ids(c, a->context < DEFAULT_IDS ? a->context : DEFAULT_IDS, a->vocab, out);
@@ -250,14 +262,17 @@ static int disabled_error(cli *c, const side *a, const side *b, const int32_t *i
 
 static void put_number(text *t, const char *name, double value) {
   text_printf(t, "%-20s ", name);
-  if (isnan(value)) text_puts(t, "-");
-  else words_put_number(t, value);
+  if (isnan(value))
+    text_puts(t, "-");
+  else
+    words_put_number(t, value);
   text_puts(t, "\n");
 }
 
 static void put_answer(const cli *c, const check_own *o, const comparison *r, int first, double disabled, bool yes) {
   json_out j = {0};
-  double kl = r->kl / (double)r->positions, agree = (double)r->agreed / (double)r->positions, rel = r->nan ? (double)NAN : relative(r->logits);
+  double kl = r->kl / (double)r->positions, agree = (double)r->agreed / (double)r->positions,
+         rel = r->nan ? (double)NAN : relative(r->logits);
   if (c->json) {
     json_open(&j, NULL, '{');
     json_number(&j, "max_abs", r->nan ? (double)NAN : r->logits.abs);
@@ -292,7 +307,9 @@ static int compare(cli *c, const check_own *o, side *a, side *b, const cli_ids *
   comparison r = {.layers = ARENA_ARRAY(&c->memory, difference, layers + 1)};
   if ((a->is_file || b->is_file || o->tokens) && ids->count > span)
     return cli_fail(c, CLI_WRONG, "%zu ids do not fit the context of %zu; give fewer", ids->count, span);
-  if (!layers && (a->layers || b->layers)) cli_say(c, "layers are not compared: %u of width %u against %u of width %u", a->layers, a->width, b->layers, b->width);
+  if (!layers && (a->layers || b->layers))
+    cli_say(c, "layers are not compared: %u of width %u against %u of width %u", a->layers, a->width, b->layers,
+            b->width);
   float *buffer = forward_buffer(c, a->vocab);
   int bad = buffer ? CLI_OK : CLI_ENVIRONMENT;
   for (size_t at = 0; !bad && at < ids->count; at += span) {
@@ -320,7 +337,8 @@ static int check_sides(cli *c, const side *a, const side *b) {
   if (a->is_file && b->is_file) return cli_fail(c, CLI_USAGE, "neither A nor B is a model; give at least one");
   for (unsigned i = 0; i < 8 && !compiles; i++)
     if (c->given & (1u << i) & (CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_REMARKS))
-      return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing: neither A nor B is compiled here; leave it out", c->given_name[i]);
+      return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing: neither A nor B is compiled here; leave it out",
+                      c->given_name[i]);
   return CLI_OK;
 }
 
@@ -335,7 +353,9 @@ static int run(cli *c) {
   if (!bad) bad = check_sides(c, &a, &b);
   if (!bad) bad = open_side(c, &a);
   if (!bad) bad = open_side(c, &b);
-  if (!bad && a.vocab != b.vocab) bad = cli_fail(c, CLI_WRONG, "%s has a vocabulary of %u, %s of %u; give models of one vocabulary", a.name, a.vocab, b.name, b.vocab);
+  if (!bad && a.vocab != b.vocab)
+    bad = cli_fail(c, CLI_WRONG, "%s has a vocabulary of %u, %s of %u; give models of one vocabulary", a.name, a.vocab,
+                   b.name, b.vocab);
   if (!bad) bad = find_ids(c, o, &a, &b, &ids);
   if (!bad) cli_flush(c);
   if (!bad) bad = compare(c, o, &a, &b, &ids);
@@ -345,8 +365,17 @@ static int run(cli *c) {
   return bad;
 }
 
-const cli_command cli_cmd_check = {
-    .name = "check", .args = "A B", .summary = "compare the logits of two models, or of a model and a reference file", .min_args = 2, .max_args = 2,
-    .details = "A and B are MODELs or files that logits wrote. max_rel is max|a - b| / max|b|. Exit status 4: over the tolerance.",
-    .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE, .options = options, .own_size = sizeof(check_own), .init = init,
-    .option = option, .run = run};
+const cli_command cli_cmd_check = {.name = "check",
+                                   .args = "A B",
+                                   .summary = "compare the logits of two models, or of a model and a reference file",
+                                   .min_args = 2,
+                                   .max_args = 2,
+                                   .details = "A and B are MODELs or files that logits wrote. max_rel is max|a - b| / "
+                                              "max|b|. Exit status 4: over the tolerance.",
+                                   .acts =
+                                       CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE,
+                                   .options = options,
+                                   .own_size = sizeof(check_own),
+                                   .init = init,
+                                   .option = option,
+                                   .run = run};

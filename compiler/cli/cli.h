@@ -1,8 +1,10 @@
 /*
- * cli.h - what the subcommands share: one invocation, its options, its messages, its output. The only place that prints and exits.
+ * cli.h - what the subcommands share: one invocation, its options, its messages, its output. The only place that prints
+ * and exits.
  *
- * A subcommand is a cli_command in its own file: a table of options and three functions. Shared options stand once, in common.c;
- * a command says which of them act (CLI_ACT_*): those that do not are refused, or, where the contract allows them everywhere, warned of.
+ * A subcommand is a cli_command in its own file: a table of options and three functions. Shared options stand once, in
+ * common.c; a command says which of them act (CLI_ACT_*): those that do not are refused, or, where the contract allows
+ * them everywhere, warned of.
  */
 #ifndef TAPERC_CLI_H
 #define TAPERC_CLI_H
@@ -13,17 +15,24 @@
 #include "runtime/base/text.h"
 #include <argp.h>
 
-typedef enum cli_exit { CLI_OK = 0, CLI_WRONG = 1, CLI_USAGE = 2, CLI_ENVIRONMENT = 3, CLI_NO = 4, CLI_BUG = 70 } cli_exit;
+typedef enum cli_exit {
+  CLI_OK = 0,
+  CLI_WRONG = 1,
+  CLI_USAGE = 2,
+  CLI_ENVIRONMENT = 3,
+  CLI_NO = 4,
+  CLI_BUG = 70
+} cli_exit;
 
 /* Which shared options act in a command. */
 enum {
-  CLI_ACT_MODEL = 1 << 0,   /* -D --gate (everywhere), --weights --allow-nonfinite */
-  CLI_ACT_BUILD = 1 << 1,   /* -O --norms --fold --untie --split-scale --clamp-rows; -Rpass -Rpass-missed (everywhere) */
-  CLI_ACT_CC = 1 << 2,      /* --cc */
-  CLI_ACT_THREADS = 1 << 3, /* -t (everywhere) */
-  CLI_ACT_DEVICE = 1 << 4,  /* --device (everywhere) */
-  CLI_ACT_OUTPUT = 1 << 5,  /* -o */
-  CLI_ACT_REMARKS = 1 << 6, /* -Rpass -Rpass-missed: they act where CLI_ACT_BUILD does */
+  CLI_ACT_MODEL = 1 << 0, /* -D --gate (everywhere), --weights --allow-nonfinite */
+  CLI_ACT_BUILD = 1 << 1, /* -O --norms --fold --untie --split-scale --clamp-rows; -Rpass -Rpass-missed (everywhere) */
+  CLI_ACT_CC = 1 << 2,    /* --cc */
+  CLI_ACT_THREADS = 1 << 3,    /* -t (everywhere) */
+  CLI_ACT_DEVICE = 1 << 4,     /* --device (everywhere) */
+  CLI_ACT_OUTPUT = 1 << 5,     /* -o */
+  CLI_ACT_REMARKS = 1 << 6,    /* -Rpass -Rpass-missed: they act where CLI_ACT_BUILD does */
   CLI_ACT_THREAD_LIST = 1 << 7 /* -t takes a list, which the command reads itself */
 };
 
@@ -33,9 +42,9 @@ typedef struct cli_command {
   const char *name, *args, *summary, *details; /* details: more help text, may be NULL */
   unsigned acts;
   size_t min_args, max_args;
-  const struct argp_option *options; /* its own, ended by {0} */
-  size_t own_size;                   /* of the struct that cli.own points to, zeroed before init */
-  void (*init)(void *own);           /* defaults; may be NULL */
+  const struct argp_option *options;                 /* its own, ended by {0} */
+  size_t own_size;                                   /* of the struct that cli.own points to, zeroed before init */
+  void (*init)(void *own);                           /* defaults; may be NULL */
   int (*option)(cli *c, int key, const char *value); /* one of its own options: CLI_OK, or the exit code of cli_fail */
   int (*run)(cli *c);                                /* the exit code */
 } cli_command;
@@ -50,9 +59,9 @@ struct cli {
   const char **rpass, **rpass_missed; /* NULL-terminated */
   size_t rpass_count, rpass_missed_count;
   bool json, verbose;
-  uint32_t threads;      /* 0: not given */
+  uint32_t threads; /* 0: not given */
   const char *threads_text;
-  unsigned given;        /* CLI_ACT_* groups of which an option was given */
+  unsigned given;            /* CLI_ACT_* groups of which an option was given */
   const char *given_name[8]; /* by bit: the option as written */
   const char **args;
   size_t arg_count;
@@ -62,11 +71,12 @@ struct cli {
 
 /* ---- messages: all to standard error, through the sink ---- */
 /* `taperc: error: ...`; returns `code`. */
-int cli_fail(cli *c, cli_exit code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int cli_fail(cli *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* `FILE: error: ...`; returns `code`. */
-int cli_fail_file(cli *c, cli_exit code, const char *file, const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* A status from below: its message is said as an error of the file that it names; a driver call that reported in the sink has no message.
-   Returns the exit code that belongs to the status. `writing`: an I/O failure is of the environment, not of a file that was named. */
+int cli_fail_file(cli *c, int code, const char *file, const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* A status from below: its message is said as an error of the file that it names; a driver call that reported in the
+   sink has no message. Returns the exit code that belongs to the status. `writing`: an I/O failure is of the
+   environment, not of a file that was named. */
 int cli_fail_status(cli *c, taper_status status, const taper_error *error, bool writing);
 int cli_not_built(cli *c, const char *what);
 void cli_note(cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -77,7 +87,8 @@ void cli_say(cli *c, const char *format, ...) __attribute__((format(printf, 2, 3
 void cli_flush(cli *c);
 
 /* ---- options ---- */
-/* Parses argv[1..) (argv[0]: the command's name) into c. CLI_OK, or an exit code after the message; *out_done: --help was answered. */
+/* Parses argv[1..) (argv[0]: the command's name) into c. CLI_OK, or an exit code after the message; *out_done: --help
+ * was answered. */
 int cli_parse(cli *c, int argc, char **argv, bool *out_done);
 const struct argp_option *cli_common_options(void); /* ended by {0} */
 int cli_common_option(cli *c, int key, const char *value, bool *out_known);
@@ -108,7 +119,8 @@ int cli_parse_ids(cli *c, cli_where where, const char *s, size_t n, cli_ids *out
 int cli_check_ids(cli *c, cli_where where, const cli_ids *ids, uint32_t vocab);
 int cli_read_text(cli *c, const char *path, char **out, size_t *out_size); /* "-": standard input; from malloc */
 int cli_tokenize(cli *c, const taper_model *model, cli_where where, const char *s, size_t n, cli_ids *out);
-/* The ids of a data file: NAME.ids (text), NAME.u16, NAME.u32 (little endian), else text for the model's tokenizer. Checked against the vocabulary. */
+/* The ids of a data file: NAME.ids (text), NAME.u16, NAME.u32 (little endian), else text for the model's tokenizer.
+ * Checked against the vocabulary. */
 int cli_read_data(cli *c, const char *path, const taper_model *model, cli_ids *out, bool *out_is_text);
 /* {"a": [1, 2]} parts and lists. */
 void cli_put_ids(text *out, const int32_t *ids, size_t n);
@@ -128,9 +140,9 @@ int cli_session(cli *c, const build_opened *b, const char *option, uint64_t cont
 void cli_progress(const char *what, uint64_t done, uint64_t all); /* done == all: wiped away */
 
 /* ---- standard output: written whole or the exit code says so; a closed pipe ends quietly ---- */
-bool cli_put(const void *data, size_t bytes); /* false: the reader is gone or the disk is full; stop working */
+bool cli_put(const void *data, size_t bytes);     /* false: the reader is gone or the disk is full; stop working */
 bool cli_put_now(const void *data, size_t bytes); /* the same, and flushed: text that streams */
-int cli_output_end(cli *c, int code);         /* flushes; `code`, or CLI_ENVIRONMENT after the message */
+int cli_output_end(cli *c, int code);             /* flushes; `code`, or CLI_ENVIRONMENT after the message */
 /* Writes a text result to -o FILE or standard output. */
 int cli_emit_text(cli *c, const text *t);
 

@@ -7,7 +7,20 @@
 #include <string.h>
 
 enum {
-  KEY_GATE = 1000, KEY_WEIGHTS, KEY_NONFINITE, KEY_NORMS, KEY_FOLD, KEY_UNTIE, KEY_SPLIT, KEY_CLAMP, KEY_CC, KEY_DEVICE, KEY_JSON, KEY_RPASS, KEY_RMISSED, KEY_NO_CACHE
+  KEY_GATE = 1000,
+  KEY_WEIGHTS,
+  KEY_NONFINITE,
+  KEY_NORMS,
+  KEY_FOLD,
+  KEY_UNTIE,
+  KEY_SPLIT,
+  KEY_CLAMP,
+  KEY_CC,
+  KEY_DEVICE,
+  KEY_JSON,
+  KEY_RPASS,
+  KEY_RMISSED,
+  KEY_NO_CACHE
 };
 
 /* `group` holds the CLI_ACT_* bit without which the option is unknown; 0: known everywhere. */
@@ -15,8 +28,10 @@ static const struct argp_option common_options[] = {
     {"weights", KEY_WEIGHTS, "FILE", 0, "weights of a bare .tmodel", CLI_ACT_MODEL},
     {"allow-nonfinite", KEY_NONFINITE, NULL, 0, "compute with weights that hold NaN or infinity", CLI_ACT_MODEL},
     {NULL, 'O', "LEVEL", 0, "0: as written; 1: detection and folding; 2: everything (default)", CLI_ACT_BUILD},
-    {"norms", KEY_NORMS, "WORD", 0, "kernel: live norms stay kernels; deferred (default): into their neighbours", CLI_ACT_BUILD},
-    {"fold", KEY_FOLD, "WORD", 0, "norms at gate 0: none, explicit (a scale of its own), full (default)", CLI_ACT_BUILD},
+    {"norms", KEY_NORMS, "WORD", 0, "kernel: live norms stay kernels; deferred (default): into their neighbours",
+     CLI_ACT_BUILD},
+    {"fold", KEY_FOLD, "WORD", 0, "norms at gate 0: none, explicit (a scale of its own), full (default)",
+     CLI_ACT_BUILD},
     {"untie", KEY_UNTIE, NULL, 0, "write a separate head with the final scale folded in", CLI_ACT_BUILD},
     {"split-scale", KEY_SPLIT, NULL, 0, "carry the square root of the final scale in the tied table", CLI_ACT_BUILD},
     {"clamp-rows", KEY_CLAMP, "K", 0, "clamp looked-up rows to K times the median norm (not built yet)", CLI_ACT_BUILD},
@@ -48,7 +63,8 @@ int cli_parse_count(cli *c, const char *option, const char *value, uint64_t low,
     *out = v;
     return CLI_OK;
   }
-  return cli_fail(c, CLI_USAGE, "option '%s': '%s' is not a whole number in range; give one from %llu to %llu", option, value, (unsigned long long)low, (unsigned long long)high);
+  return cli_fail(c, CLI_USAGE, "option '%s': '%s' is not a whole number in range; give one from %llu to %llu", option,
+                  value, (unsigned long long)low, (unsigned long long)high);
 }
 
 int cli_parse_real(cli *c, const char *option, const char *value, double low, double high, double *out) {
@@ -65,7 +81,8 @@ int cli_parse_real(cli *c, const char *option, const char *value, double low, do
   } else {
     text_puts(&range, " up");
   }
-  int code = cli_fail(c, CLI_USAGE, "option '%s': '%s' is not a number in range; give one from %s", option, value, range.data ? range.data : "");
+  int code = cli_fail(c, CLI_USAGE, "option '%s': '%s' is not a number in range; give one from %s", option, value,
+                      range.data ? range.data : "");
   text_free(&range);
   return code;
 }
@@ -82,22 +99,27 @@ int cli_parse_word(cli *c, const char *option, const char *value, const char *wo
   }
   for (size_t i = 0; i < n; i++) {
     if (strcmp(value, known[i]) != 0) continue;
-    if (i >= built) return cli_fail(c, CLI_USAGE, "option '%s': '%s' is not built yet; give %s", option, value, known[0]);
+    if (i >= built)
+      return cli_fail(c, CLI_USAGE, "option '%s': '%s' is not built yet; give %s", option, value, known[0]);
     *out = i;
     return CLI_OK;
   }
   text list = {0};
-  for (size_t i = 0; i < n && i < built; i++) text_printf(&list, "%s%s", i == 0 ? "" : i + 1 == n || i + 1 == built ? " or " : ", ", known[i]);
+  for (size_t i = 0; i < n && i < built; i++)
+    text_printf(&list, "%s%s", i == 0 ? "" : i + 1 == n || i + 1 == built ? " or " : ", ", known[i]);
   const char *nearest = words_nearest(value, known, n);
   const char *hint = nearest ? arena_printf(&c->memory, " (did you mean '%s'?)", nearest) : "";
-  int code = cli_fail(c, CLI_USAGE, "option '%s': '%s' is not one of its words%s; give %s", option, value, hint, list.data ? list.data : "");
+  int code = cli_fail(c, CLI_USAGE, "option '%s': '%s' is not one of its words%s; give %s", option, value, hint,
+                      list.data ? list.data : "");
   text_free(&list);
   return code;
 }
 
-static int parse_assignment(cli *c, const char *option, const char *value, bool gate, const model_define **list, size_t *count) {
+static int parse_assignment(cli *c, const char *option, const char *value, bool gate, const model_define **list,
+                            size_t *count) {
   const char *equals = strchr(value, '=');
-  if (!equals || equals == value) return cli_fail(c, CLI_USAGE, "option '%s': '%s' has no name and value; give %s NAME=VALUE", option, value, option);
+  if (!equals || equals == value)
+    return cli_fail(c, CLI_USAGE, "option '%s': '%s' has no name and value; give %s NAME=VALUE", option, value, option);
   model_define d = {arena_strndup(&c->memory, value, (size_t)(equals - value)), 0};
   const char *full = arena_printf(&c->memory, "%s %s", option, d.name);
   int bad = cli_parse_real(c, full, equals + 1, gate ? 0 : -1e300, gate ? 1 : 1e300, &d.value);
@@ -116,7 +138,8 @@ static void mark(cli *c, unsigned bit, const char *option) {
 }
 
 static int set_level(cli *c, const char *value) {
-  if (strlen(value) != 1 || *value < '0' || *value > '2') return cli_fail(c, CLI_USAGE, "option '-O': '%s' is not a level; give -O0, -O1 or -O2", value);
+  if (strlen(value) != 1 || *value < '0' || *value > '2')
+    return cli_fail(c, CLI_USAGE, "option '-O': '%s' is not a level; give -O0, -O1 or -O2", value);
   c->build.pass.level = *value - '0';
   return CLI_OK;
 }
@@ -124,8 +147,10 @@ static int set_level(cli *c, const char *value) {
 static int set_device(cli *c, const char *where, const char *value) {
   if (strcmp(value, "cpu") == 0) return CLI_OK;
   uint64_t n;
-  bool cuda = strcmp(value, "cuda") == 0 || (strncmp(value, "cuda:", 5) == 0 && number_parse_u64(value + 5, strlen(value + 5), &n));
-  if (cuda || strcmp(value, "sim") == 0) return cli_fail(c, CLI_USAGE, "%s: the device '%s' is not built yet; give cpu", where, value);
+  bool cuda = strcmp(value, "cuda") == 0 ||
+              (strncmp(value, "cuda:", 5) == 0 && number_parse_u64(value + 5, strlen(value + 5), &n));
+  if (cuda || strcmp(value, "sim") == 0)
+    return cli_fail(c, CLI_USAGE, "%s: the device '%s' is not built yet; give cpu", where, value);
   return cli_fail(c, CLI_USAGE, "%s: '%s' is not a device; give cpu, cuda, cuda:N or sim", where, value);
 }
 
@@ -136,8 +161,10 @@ static int check_pass(cli *c, const char *option, const char *name) {
   size_t n = 0;
   for (; n < pass_count() && n < 64; n++) names[n] = pass_at(n)->name;
   const char *nearest = words_nearest(name, names, n);
-  if (nearest) return cli_fail(c, CLI_USAGE, "option '%s': there is no pass '%s'; did you mean '%s'?", option, name, nearest);
-  return cli_fail(c, CLI_USAGE, "option '%s': there is no pass '%s'; give a name of taperc opt --help, or all", option, name);
+  if (nearest)
+    return cli_fail(c, CLI_USAGE, "option '%s': there is no pass '%s'; did you mean '%s'?", option, name, nearest);
+  return cli_fail(c, CLI_USAGE, "option '%s': there is no pass '%s'; give a name of taperc opt --help, or all", option,
+                  name);
 }
 
 int cli_common_option(cli *c, int key, const char *value, bool *out_known) {
@@ -145,10 +172,20 @@ int cli_common_option(cli *c, int key, const char *value, bool *out_known) {
   int bad = CLI_OK;
   *out_known = true;
   switch (key) {
-  case 'D': mark(c, CLI_ACT_MODEL, "-D"); return parse_assignment(c, "-D", value, false, &c->model.defines, &c->model.define_count);
-  case KEY_GATE: mark(c, CLI_ACT_MODEL, "--gate"); return parse_assignment(c, "--gate", value, true, &c->model.gates, &c->model.gate_count);
-  case KEY_WEIGHTS: mark(c, CLI_ACT_MODEL, "--weights"); c->model.weights = value; break;
-  case KEY_NONFINITE: mark(c, CLI_ACT_MODEL, "--allow-nonfinite"); c->model.allow_nonfinite = true; break;
+  case 'D':
+    mark(c, CLI_ACT_MODEL, "-D");
+    return parse_assignment(c, "-D", value, false, &c->model.defines, &c->model.define_count);
+  case KEY_GATE:
+    mark(c, CLI_ACT_MODEL, "--gate");
+    return parse_assignment(c, "--gate", value, true, &c->model.gates, &c->model.gate_count);
+  case KEY_WEIGHTS:
+    mark(c, CLI_ACT_MODEL, "--weights");
+    c->model.weights = value;
+    break;
+  case KEY_NONFINITE:
+    mark(c, CLI_ACT_MODEL, "--allow-nonfinite");
+    c->model.allow_nonfinite = true;
+    break;
   case 'O': mark(c, CLI_ACT_BUILD, "-O"); return set_level(c, value);
   case KEY_NORMS:
     mark(c, CLI_ACT_BUILD, "--norms");
@@ -160,27 +197,45 @@ int cli_common_option(cli *c, int key, const char *value, bool *out_known) {
     bad = cli_parse_word(c, "--fold", value, "full|explicit|none", &word);
     if (!bad) c->build.pass.fold = word == 0 ? FOLD_FULL : word == 1 ? FOLD_EXPLICIT : FOLD_NONE;
     return bad;
-  case KEY_UNTIE: mark(c, CLI_ACT_BUILD, "--untie"); c->build.pass.untie = true; break;
-  case KEY_SPLIT: mark(c, CLI_ACT_BUILD, "--split-scale"); c->build.pass.split_scale = true; break;
+  case KEY_UNTIE:
+    mark(c, CLI_ACT_BUILD, "--untie");
+    c->build.pass.untie = true;
+    break;
+  case KEY_SPLIT:
+    mark(c, CLI_ACT_BUILD, "--split-scale");
+    c->build.pass.split_scale = true;
+    break;
   case KEY_CLAMP: return cli_not_built(c, "option '--clamp-rows'");
   case KEY_CC:
     mark(c, CLI_ACT_CC, "--cc");
     if (!*value) return cli_fail(c, CLI_USAGE, "option '--cc': '' is not a compiler; give its name or path");
     c->build.cc = value;
     break;
-  case KEY_NO_CACHE: mark(c, CLI_ACT_CC, "--no-cache"); c->build.no_cache = true; break;
+  case KEY_NO_CACHE:
+    mark(c, CLI_ACT_CC, "--no-cache");
+    c->build.no_cache = true;
+    break;
   case 'o':
     if (!*value) return cli_fail(c, CLI_USAGE, "option '-o': '' is not a file; give its name");
     c->output = value;
     break;
-  case 't': mark(c, CLI_ACT_THREADS, "-t"); c->threads_text = value; break;
-  case KEY_DEVICE: mark(c, CLI_ACT_DEVICE, "--device"); c->device = value; return set_device(c, "option '--device'", value);
+  case 't':
+    mark(c, CLI_ACT_THREADS, "-t");
+    c->threads_text = value;
+    break;
+  case KEY_DEVICE:
+    mark(c, CLI_ACT_DEVICE, "--device");
+    c->device = value;
+    return set_device(c, "option '--device'", value);
   case KEY_JSON: c->json = true; break;
   case 'v': c->verbose = true; break;
-  case KEY_RPASS: case KEY_RMISSED:
+  case KEY_RPASS:
+  case KEY_RMISSED:
     mark(c, CLI_ACT_REMARKS, key == KEY_RPASS ? "-Rpass" : "-Rpass-missed");
-    if (key == KEY_RPASS) cli_list_add(c, &c->rpass, &c->rpass_count, value);
-    else cli_list_add(c, &c->rpass_missed, &c->rpass_missed_count, value);
+    if (key == KEY_RPASS)
+      cli_list_add(c, &c->rpass, &c->rpass_count, value);
+    else
+      cli_list_add(c, &c->rpass_missed, &c->rpass_missed_count, value);
     return check_pass(c, key == KEY_RPASS ? "-Rpass" : "-Rpass-missed", value);
   default: *out_known = false;
   }

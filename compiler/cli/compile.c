@@ -18,9 +18,11 @@ static const struct argp_option options[] = {
     {"arch", KEY_ARCH, "LIST", 0, "images to make: x86-64-v3, x86-64-v4, native; default x86-64-v3,x86-64-v4", 0},
     {"dtype", KEY_DTYPE, "WORD", 0, "f32 (bf16, f16, w8a8, w8a32, w4a8: not built yet)", 0},
     {"for", KEY_FOR, "WORD", 0, "decode (train, both: not built yet)", 0},
-    {"emit", KEY_EMIT, "WORD", 0, "stop earlier and write a text: ast, ir, plan, source, asm, dot (ptx: not built yet)", 0},
+    {"emit", KEY_EMIT, "WORD", 0, "stop earlier and write a text: ast, ir, plan, source, asm, dot (ptx: not built yet)",
+     0},
     {"target-triple", KEY_TRIPLE, "T", 0, "triple for the C compiler (default: this machine's)", 0},
-    {"save-temps", KEY_TEMPS, "DIR", OPTION_ARG_OPTIONAL, "keep the C source and objects (default: the working folder)", 0},
+    {"save-temps", KEY_TEMPS, "DIR", OPTION_ARG_OPTIONAL, "keep the C source and objects (default: the working folder)",
+     0},
     {0}};
 
 static int set_archs(cli *c, compile_own *o, const char *value) {
@@ -30,7 +32,8 @@ static int set_archs(cli *c, compile_own *o, const char *value) {
     char *comma = strchr(p, ',');
     if (comma) *comma = 0;
     size_t word;
-    if (strncmp(p, "sm_", 3) == 0) return cli_fail(c, CLI_USAGE, "option '--arch': '%s' is not built yet; give x86-64-v3, x86-64-v4 or native", p);
+    if (strncmp(p, "sm_", 3) == 0)
+      return cli_fail(c, CLI_USAGE, "option '--arch': '%s' is not built yet; give x86-64-v3, x86-64-v4 or native", p);
     int bad = cli_parse_word(c, "--arch", p, "native|x86-64-v4|x86-64-v3", &word);
     if (bad) return bad;
     wanted[word] = true;
@@ -56,7 +59,8 @@ static int option(cli *c, int key, const char *value) {
     if (!bad) o->emit = word + 1;
     return bad;
   case KEY_TRIPLE:
-    if (!*value) return cli_fail(c, CLI_USAGE, "option '--target-triple': '' is not a triple; give e.g. x86_64-linux-gnu");
+    if (!*value)
+      return cli_fail(c, CLI_USAGE, "option '--target-triple': '' is not a triple; give e.g. x86_64-linux-gnu");
     c->build.target_triple = value;
     break;
   case KEY_TEMPS: c->build.save_temps = value ? value : "."; break;
@@ -69,10 +73,14 @@ static int option(cli *c, int key, const char *value) {
 static int check_emit(cli *c, const compile_own *o) {
   bool makes_code = o->emit == EMIT_PACKAGE || o->emit == EMIT_ASM;
   if (makes_code) return CLI_OK;
-  if (c->given & CLI_ACT_CC) return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing with --emit=ast|ir|plan|source|dot; leave it out", c->given_name[2]);
-  if (o->arch_count) return cli_fail(c, CLI_USAGE, "option '--arch' acts on nothing with --emit=ast|ir|plan|source|dot; leave it out");
+  if (c->given & CLI_ACT_CC)
+    return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing with --emit=ast|ir|plan|source|dot; leave it out",
+                    c->given_name[2]);
+  if (o->arch_count)
+    return cli_fail(c, CLI_USAGE, "option '--arch' acts on nothing with --emit=ast|ir|plan|source|dot; leave it out");
   if (c->build.target_triple || c->build.save_temps)
-    return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing with --emit=ast|ir|plan|source|dot; leave it out", c->build.target_triple ? "--target-triple" : "--save-temps");
+    return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing with --emit=ast|ir|plan|source|dot; leave it out",
+                    c->build.target_triple ? "--target-triple" : "--save-temps");
   return CLI_OK;
 }
 
@@ -94,15 +102,23 @@ static int emit_code(cli *c, size_t emit, const model_loaded *m, const plan *p, 
 }
 
 static int emit_text(cli *c, size_t emit, model_loaded *m, text *out) {
-  if (emit == EMIT_AST) return model_print_ast(m, out) ? CLI_OK : cli_fail_file(c, CLI_WRONG, c->args[0], "IR text has no syntax tree; give the .tmodel, or --emit=ir");
+  if (emit == EMIT_AST)
+    return model_print_ast(m, out)
+               ? CLI_OK
+               : cli_fail_file(c, CLI_WRONG, c->args[0], "IR text has no syntax tree; give the .tmodel, or --emit=ir");
   plan *p = NULL;
   taper_error error = {0};
-  taper_status status = emit == EMIT_IR || emit == EMIT_DOT ? build_passes(m, &c->build, c->sink, &error) : build_lower(m, &c->build, c->sink, &p, &error);
+  taper_status status = emit == EMIT_IR || emit == EMIT_DOT ? build_passes(m, &c->build, c->sink, &error)
+                                                            : build_lower(m, &c->build, c->sink, &p, &error);
   int bad = status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
-  if (!bad && emit == EMIT_IR) ir_print(m->module, out);
-  else if (!bad && emit == EMIT_DOT) ir_print_dot(m->module, out);
-  else if (!bad && emit == EMIT_PLAN) plan_print(p, out);
-  else if (!bad) bad = emit_code(c, emit, m, p, out);
+  if (!bad && emit == EMIT_IR)
+    ir_print(m->module, out);
+  else if (!bad && emit == EMIT_DOT)
+    ir_print_dot(m->module, out);
+  else if (!bad && emit == EMIT_PLAN)
+    plan_print(p, out);
+  else if (!bad)
+    bad = emit_code(c, emit, m, p, out);
   plan_free(p);
   return bad;
 }
@@ -127,13 +143,16 @@ static void put_json(const char *path, const build_options *build, const build_r
 static int make_package(cli *c, model_loaded *m) {
   build_result r = {0};
   taper_error error = {0};
-  if (!m->bound) return cli_fail_file(c, CLI_WRONG, c->args[0], "some constants have no data; give --weights FILE, or stop at a text by --emit");
+  if (!m->bound)
+    return cli_fail_file(c, CLI_WRONG, c->args[0],
+                         "some constants have no data; give --weights FILE, or stop at a text by --emit");
   const char *path = c->output ? c->output : arena_printf(&c->memory, "%s.tpack", m->name);
   taper_status status = build_package(m, &c->build, path, c->sink, &r, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, true);
   text images = {0};
   for (size_t i = 0; i < c->build.arch_count; i++) text_printf(&images, "%s%s", i ? ", " : "", c->build.archs[i]);
-  cli_note(c, "wrote %s: %llu bytes, %zu tensors, images %s", path, (unsigned long long)r.bytes, r.tensors, images.data);
+  cli_note(c, "wrote %s: %llu bytes, %zu tensors, images %s", path, (unsigned long long)r.bytes, r.tensors,
+           images.data);
   text_free(&images);
   if (c->json) put_json(path, &c->build, &r);
   return CLI_OK;
@@ -147,12 +166,15 @@ static int run(cli *c) {
   int bad = check_emit(c, o);
   if (bad) return bad;
   c->build.arch_count = o->arch_count ? o->arch_count : 2;
-  memcpy(c->build.archs, o->arch_count ? o->archs : (const char *[]){"x86-64-v4", "x86-64-v3", NULL}, sizeof c->build.archs);
+  memcpy(c->build.archs, o->arch_count ? o->archs : (const char *[]){"x86-64-v4", "x86-64-v3", NULL},
+         sizeof c->build.archs);
   c->model.need_weights = o->emit == EMIT_PACKAGE;
   c->model.ignore_weights = o->emit == EMIT_AST;
   taper_status status = model_locate(c->args[0], &c->memory, c->sink, &place, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
-  if (place.kind == MODEL_PACKAGE) return cli_fail_file(c, CLI_WRONG, c->args[0], "the package is compiled already; give the model that it was made of");
+  if (place.kind == MODEL_PACKAGE)
+    return cli_fail_file(c, CLI_WRONG, c->args[0],
+                         "the package is compiled already; give the model that it was made of");
   status = model_load(&place, &c->model, c->sink, &m, &error);
   if (status != TAPER_OK) bad = cli_fail_status(c, status, &error, false);
   if (!bad && o->emit == EMIT_PACKAGE) {
@@ -168,7 +190,15 @@ static int run(cli *c) {
   return bad;
 }
 
-const cli_command cli_cmd_compile = {
-    .name = "compile", .args = "MODEL", .summary = "compile a model to a package, M.tpack", .min_args = 1, .max_args = 1,
-    .details = "Without -o the package is NAME.tpack in the working folder, NAME being the model's. --emit writes to standard output, or to -o FILE.",
-    .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_OUTPUT, .options = options, .own_size = sizeof(compile_own), .option = option, .run = run};
+const cli_command cli_cmd_compile = {.name = "compile",
+                                     .args = "MODEL",
+                                     .summary = "compile a model to a package, M.tpack",
+                                     .min_args = 1,
+                                     .max_args = 1,
+                                     .details = "Without -o the package is NAME.tpack in the working folder, NAME "
+                                                "being the model's. --emit writes to standard output, or to -o FILE.",
+                                     .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_OUTPUT,
+                                     .options = options,
+                                     .own_size = sizeof(compile_own),
+                                     .option = option,
+                                     .run = run};

@@ -3,11 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct detokenize_own { const char *file; } detokenize_own;
+typedef struct detokenize_own {
+  const char *file;
+} detokenize_own;
 
 enum { KEY_FILE = 3000 };
 
-static const struct argp_option options[] = {{"file", KEY_FILE, "FILE", 0, "the ids of a file; - is standard input", 0}, {0}};
+static const struct argp_option options[] = {{"file", KEY_FILE, "FILE", 0, "the ids of a file; - is standard input", 0},
+                                             {0}};
 
 static int option(cli *c, int key, const char *value) {
   detokenize_own *o = c->own;
@@ -39,11 +42,14 @@ static int run(cli *c) {
   char *s = NULL;
   size_t n = 0;
   cli_ids ids = {0};
-  cli_where where = o->file ? (cli_where){.file = strcmp(o->file, "-") == 0 ? "standard input" : o->file} : (cli_where){.option = "IDS"};
+  cli_where where = o->file ? (cli_where){.file = strcmp(o->file, "-") == 0 ? "standard input" : o->file}
+                            : (cli_where){.option = "IDS"};
   int bad = cli_argument_text(c, "IDS", o->file, &s, &n);
   if (!bad) bad = cli_find_tokenizer(c, &t, &vocab);
-  if (!bad && strspn(s, " \t\r\n") == n) n = 0; /* no ids: an empty text */
-  else if (!bad) bad = cli_parse_ids(c, where, s, n, &ids);
+  if (!bad && strspn(s, " \t\r\n") == n)
+    n = 0; /* no ids: an empty text */
+  else if (!bad)
+    bad = cli_parse_ids(c, where, s, n, &ids);
   if (!bad) bad = cli_check_ids(c, where, &ids, vocab);
   if (!bad) put_text(c, t, &ids);
   cli_ids_free(&ids);
@@ -51,6 +57,14 @@ static int run(cli *c) {
   return bad;
 }
 
-const cli_command cli_cmd_detokenize = {
-    .name = "detokenize", .args = "MODEL [IDS]", .summary = "ids to text", .min_args = 1, .max_args = 2,
-    .details = "Prints the raw bytes and one newline.", .acts = CLI_ACT_MODEL, .options = options, .own_size = sizeof(detokenize_own), .option = option, .run = run};
+const cli_command cli_cmd_detokenize = {.name = "detokenize",
+                                        .args = "MODEL [IDS]",
+                                        .summary = "ids to text",
+                                        .min_args = 1,
+                                        .max_args = 2,
+                                        .details = "Prints the raw bytes and one newline.",
+                                        .acts = CLI_ACT_MODEL,
+                                        .options = options,
+                                        .own_size = sizeof(detokenize_own),
+                                        .option = option,
+                                        .run = run};

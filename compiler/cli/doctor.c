@@ -24,7 +24,8 @@ typedef struct doctor_report {
 static doctor_report look(cli *c) {
   doctor_report r = {0};
   taper_error error = {0};
-  if (build_compiler_version(c->build.cc ? c->build.cc : "gcc", &c->memory, &r.compiler, &error) != TAPER_OK) r.compiler_problem = arena_strdup(&c->memory, error.message);
+  if (build_compiler_version(c->build.cc ? c->build.cc : "gcc", &c->memory, &r.compiler, &error) != TAPER_OK)
+    r.compiler_problem = arena_strdup(&c->memory, error.message);
   r.cache = cache_folder(&c->memory);
   cache_usable(r.cache, &r.cache_problem);
   const char *temporary = getenv("TMPDIR");
@@ -72,19 +73,25 @@ static void put_json(cli *c, const doctor_report *r, bool fine) {
 }
 
 static void put_text(cli *c, const doctor_report *r) {
-  const struct { const char *name, *value; } rows[] = {
-      {"taperc", arena_printf(&c->memory, "%s, built with %s", TAPER_VERSION_TEXT, __VERSION__)},
-      {"system", machine_system(&c->memory)},
-      {"cpu", machine_cpu(&c->memory)},
-      {"cpu features", machine_cpu_features(&c->memory)},
-      {"images that run", runnable_images(c)},
-      {"threads", arena_printf(&c->memory, "%u", machine_cpus())},
-      {"memory", arena_printf(&c->memory, "%llu MiB, %llu MiB available", (unsigned long long)(machine_memory("MemTotal") >> 20), (unsigned long long)(machine_memory("MemAvailable") >> 20))},
-      {"huge pages", machine_huge_pages(&c->memory)},
-      {"C compiler", r->compiler ? r->compiler : r->compiler_problem},
-      {"image cache", arena_printf(&c->memory, "%s%s%s", r->cache ? r->cache : "none", r->cache_problem ? ": not used: " : ": ready", r->cache_problem ? r->cache_problem : "")},
-      {"temporary files", arena_printf(&c->memory, "%s%s", r->temporary, r->temporary_writable ? "" : ": cannot be written; set TMPDIR")},
-      {"devices", "cpu (cuda, sim: not built yet)"}};
+  const struct {
+    const char *name, *value;
+  } rows[] = {{"taperc", arena_printf(&c->memory, "%s, built with %s", TAPER_VERSION_TEXT, __VERSION__)},
+              {"system", machine_system(&c->memory)},
+              {"cpu", machine_cpu(&c->memory)},
+              {"cpu features", machine_cpu_features(&c->memory)},
+              {"images that run", runnable_images(c)},
+              {"threads", arena_printf(&c->memory, "%u", machine_cpus())},
+              {"memory", arena_printf(&c->memory, "%llu MiB, %llu MiB available",
+                                      (unsigned long long)(machine_memory("MemTotal") >> 20),
+                                      (unsigned long long)(machine_memory("MemAvailable") >> 20))},
+              {"huge pages", machine_huge_pages(&c->memory)},
+              {"C compiler", r->compiler ? r->compiler : r->compiler_problem},
+              {"image cache",
+               arena_printf(&c->memory, "%s%s%s", r->cache ? r->cache : "none",
+                            r->cache_problem ? ": not used: " : ": ready", r->cache_problem ? r->cache_problem : "")},
+              {"temporary files", arena_printf(&c->memory, "%s%s", r->temporary,
+                                               r->temporary_writable ? "" : ": cannot be written; set TMPDIR")},
+              {"devices", "cpu (cuda, sim: not built yet)"}};
   text t = {0};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) text_printf(&t, "%-16s %s\n", rows[i].name, rows[i].value);
   cli_put(t.data, t.size);
@@ -94,13 +101,21 @@ static void put_text(cli *c, const doctor_report *r) {
 static int run(cli *c) {
   doctor_report r = look(c);
   bool fine = r.compiler && r.temporary_writable;
-  if (c->json) put_json(c, &r, fine);
-  else put_text(c, &r);
+  if (c->json)
+    put_json(c, &r, fine);
+  else
+    put_text(c, &r);
   if (fine) return CLI_OK;
   if (!r.compiler) return cli_fail(c, CLI_ENVIRONMENT, "%s", r.compiler_problem);
   return cli_fail(c, CLI_ENVIRONMENT, "%s cannot be written; set TMPDIR to a folder that can", r.temporary);
 }
 
-const cli_command cli_cmd_doctor = {
-    .name = "doctor", .args = "", .summary = "tell what is there and what is missing on this machine", .min_args = 0, .max_args = 0,
-    .acts = CLI_ACT_DEVICE, .options = options, .option = option, .run = run};
+const cli_command cli_cmd_doctor = {.name = "doctor",
+                                    .args = "",
+                                    .summary = "tell what is there and what is missing on this machine",
+                                    .min_args = 0,
+                                    .max_args = 0,
+                                    .acts = CLI_ACT_DEVICE,
+                                    .options = options,
+                                    .option = option,
+                                    .run = run};

@@ -79,8 +79,11 @@ static void say_unseen(cli *c, const build_opened *b, const cli_ids *ids) {
     st_read_f64(seen, v, 1, &times);
     if (times == 0 && unseen++ < 50) text_printf(&list, "%s%llu", list.size ? "," : "", (unsigned long long)v);
   }
-  if (unseen) cli_say(c, "%zu ids of the data were never trained: %s%s", unseen, list.data ? list.data : "", unseen > 50 ? ",..." : "");
-  else cli_say(c, "every id of the data was read in training");
+  if (unseen)
+    cli_say(c, "%zu ids of the data were never trained: %s%s", unseen, list.data ? list.data : "",
+            unseen > 50 ? ",..." : "");
+  else
+    cli_say(c, "every id of the data was read in training");
   text_free(&list);
   free(used);
 }
@@ -93,8 +96,10 @@ static void put_result(const cli *c, const eval_result *r) {
     json_whole(&j, "tokens", r->tokens);
     json_number(&j, "ce", ce);
     json_number(&j, "ppl", exp(ce));
-    if (r->has_bytes) json_whole(&j, "bytes", r->tokens);
-    else json_null(&j, "bytes");
+    if (r->has_bytes)
+      json_whole(&j, "bytes", r->tokens);
+    else
+      json_null(&j, "bytes");
     json_number(&j, "bits_per_byte", r->has_bytes ? bits : (double)NAN);
     json_number(&j, "median_window_ce", r->median);
     json_whole(&j, "windows", r->windows);
@@ -104,7 +109,10 @@ static void put_result(const cli *c, const eval_result *r) {
     text_free(&j.t);
     return;
   }
-  const struct { const char *name; double value; } rows[] = {{"ce", ce}, {"ppl", exp(ce)}, {"bits_per_byte", bits}, {"median_window_ce", r->median}};
+  const struct {
+    const char *name;
+    double value;
+  } rows[] = {{"ce", ce}, {"ppl", exp(ce)}, {"bits_per_byte", bits}, {"median_window_ce", r->median}};
   text t = {0};
   text_printf(&t, "tokens            %zu\n", r->tokens);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -145,8 +153,15 @@ static int run(cli *c) {
   return bad;
 }
 
-const cli_command cli_cmd_eval = {
-    .name = "eval", .args = "MODEL", .summary = "cross-entropy, perplexity and bits per byte on data", .min_args = 1, .max_args = 1,
-    .details = "Windows of CONTEXT ids stand alone, one after another; every position counts, in the shorter last window too; nothing is put in front.",
-    .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE, .options = options, .own_size = sizeof(eval_own),
-    .option = option, .run = run};
+const cli_command cli_cmd_eval = {.name = "eval",
+                                  .args = "MODEL",
+                                  .summary = "cross-entropy, perplexity and bits per byte on data",
+                                  .min_args = 1,
+                                  .max_args = 1,
+                                  .details = "Windows of CONTEXT ids stand alone, one after another; every position "
+                                             "counts, in the shorter last window too; nothing is put in front.",
+                                  .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE,
+                                  .options = options,
+                                  .own_size = sizeof(eval_own),
+                                  .option = option,
+                                  .run = run};

@@ -8,13 +8,15 @@ float *forward_buffer(cli *c, uint32_t vocab) {
   return buffer;
 }
 
-int forward_window(cli *c, taper_session *session, uint32_t vocab, const int32_t *ids, size_t n, float *buffer, const forward_sink *sink) {
+int forward_window(cli *c, taper_session *session, uint32_t vocab, const int32_t *ids, size_t n, float *buffer,
+                   const forward_sink *sink) {
   taper_error error = {0};
   taper_status status = taper_session_rewind(session, 0, 0, &error);
   for (size_t at = 0; status == TAPER_OK && at < n; at += FORWARD_ROWS) {
     size_t rows = n - at < FORWARD_ROWS ? n - at : FORWARD_ROWS;
     status = taper_session_append_all(session, 0, ids + at, rows, buffer, sink->on_layer, sink->user, &error);
-    for (size_t r = 0; status == TAPER_OK && sink->on_logits && r < rows; r++) sink->on_logits(sink->user, at + r, buffer + r * vocab);
+    for (size_t r = 0; status == TAPER_OK && sink->on_logits && r < rows; r++)
+      sink->on_logits(sink->user, at + r, buffer + r * vocab);
   }
   return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
 }
@@ -23,7 +25,7 @@ double forward_log_sum_exp(const float *logits, uint32_t vocab) {
   float most = logits[0];
   for (uint32_t i = 1; i < vocab; i++)
     if (logits[i] > most) most = logits[i];
-  double sum = 0;
+  double sum = 0; /* at least 1: the largest is among them */
   for (uint32_t i = 0; i < vocab; i++) sum += exp((double)logits[i] - (double)most);
-  return (double)most + log(sum);
+  return (double)most + (sum > 0 ? log(sum) : 0);
 }

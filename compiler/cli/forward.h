@@ -12,7 +12,8 @@ typedef struct forward_sink {
 
 /* Forgets what the session holds and runs ids[0..n). `buffer`: [FORWARD_ROWS * vocab]. Exit code. */
 enum { FORWARD_ROWS = 64 };
-int forward_window(cli *c, taper_session *session, uint32_t vocab, const int32_t *ids, size_t n, float *buffer, const forward_sink *sink);
+int forward_window(cli *c, taper_session *session, uint32_t vocab, const int32_t *ids, size_t n, float *buffer,
+                   const forward_sink *sink);
 /* The buffer for forward_window; NULL after the message. From malloc. */
 float *forward_buffer(cli *c, uint32_t vocab);
 /* log(sum(exp(logits))) in fp64. */

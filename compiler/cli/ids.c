@@ -11,12 +11,14 @@ void cli_ids_free(cli_ids *ids) {
   *ids = (cli_ids){0};
 }
 
-static int fail_at(cli *c, cli_where where, size_t at, cli_exit code, const char *message) {
+static int fail_at(cli *c, cli_where where, size_t at, int code, const char *message) {
   if (where.option) return cli_fail(c, code, "%s: %s", where.option, message);
   return cli_fail_file(c, CLI_WRONG, where.file, "byte %zu: %s", at, message);
 }
 
-static int no_memory(cli *c, size_t count) { return cli_fail(c, CLI_ENVIRONMENT, "no memory for %zu ids; give fewer", count); }
+static int no_memory(cli *c, size_t count) {
+  return cli_fail(c, CLI_ENVIRONMENT, "no memory for %zu ids; give fewer", count);
+}
 
 static bool is_gap(char ch) { return ch == ' ' || ch == '\t' || ch == '\n' || ch == '\r'; }
 
@@ -36,10 +38,12 @@ static int parse_id(cli *c, cli_where where, const char *s, size_t at, size_t en
   const char *word = arena_strndup(&c->memory, s + at, end - at < 40 ? end - at : 40);
   size_t sign = *word == '-';
   if (!word[sign] || strspn(word + sign, "0123456789") != strlen(word + sign))
-    return fail_at(c, where, at, CLI_USAGE, arena_printf(&c->memory, "'%s' is not an id; give whole numbers separated by commas", word));
+    return fail_at(c, where, at, CLI_USAGE,
+                   arena_printf(&c->memory, "'%s' is not an id; give whole numbers separated by commas", word));
   int64_t v;
   if (!number_parse_i64(s + at, end - at, &v) || v < 0 || v > INT32_MAX)
-    return fail_at(c, where, at, CLI_WRONG, arena_printf(&c->memory, "the id %s is outside every vocabulary; give ids from 0 up", word));
+    return fail_at(c, where, at, CLI_WRONG,
+                   arena_printf(&c->memory, "the id %s is outside every vocabulary; give ids from 0 up", word));
   *out = (int32_t)v;
   return CLI_OK;
 }
@@ -67,15 +71,19 @@ int cli_parse_ids(cli *c, cli_where where, const char *s, size_t n, cli_ids *out
     comma = false, i = end;
   }
   if (out->count == 0) return fail_at(c, where, 0, CLI_USAGE, "there is no id; give whole numbers separated by commas");
-  if (comma) return fail_at(c, where, n, CLI_USAGE, "an id is missing beside a comma; give whole numbers separated by commas");
+  if (comma)
+    return fail_at(c, where, n, CLI_USAGE, "an id is missing beside a comma; give whole numbers separated by commas");
   return CLI_OK;
 }
 
 int cli_check_ids(cli *c, cli_where where, const cli_ids *ids, uint32_t vocab) {
   for (size_t i = 0; i < ids->count; i++) {
     if (ids->ids[i] >= 0 && (uint32_t)ids->ids[i] < vocab) continue;
-    const char *m = arena_printf(&c->memory, "id %d (number %zu of %zu) is outside the vocabulary of %u; give ids from 0 to %u", ids->ids[i], i + 1, ids->count, vocab, vocab - 1);
-    return where.option ? cli_fail(c, CLI_WRONG, "%s: %s", where.option, m) : cli_fail_file(c, CLI_WRONG, where.file, "%s", m);
+    const char *m =
+        arena_printf(&c->memory, "id %d (number %zu of %zu) is outside the vocabulary of %u; give ids from 0 to %u",
+                     ids->ids[i], i + 1, ids->count, vocab, vocab - 1);
+    return where.option ? cli_fail(c, CLI_WRONG, "%s: %s", where.option, m)
+                        : cli_fail_file(c, CLI_WRONG, where.file, "%s", m);
   }
   return CLI_OK;
 }
@@ -96,7 +104,8 @@ int cli_tokenize(cli *c, const taper_model *model, cli_where where, const char *
     status = taper_tokenize(model, s, n, out->ids, count, &out->count, &error);
   }
   if (status == TAPER_OK) return CLI_OK;
-  return where.option ? cli_fail(c, CLI_WRONG, "%s: %s", where.option, error.message) : cli_fail_file(c, CLI_WRONG, where.file, "%s", error.message);
+  return where.option ? cli_fail(c, CLI_WRONG, "%s: %s", where.option, error.message)
+                      : cli_fail_file(c, CLI_WRONG, where.file, "%s", error.message);
 }
 
 static bool has_end(const char *s, const char *end) {
@@ -105,7 +114,9 @@ static bool has_end(const char *s, const char *end) {
 }
 
 static int binary_ids(cli *c, const char *path, const unsigned char *s, size_t n, size_t width, cli_ids *out) {
-  if (n % width) return cli_fail_file(c, CLI_WRONG, path, "its %zu bytes are no whole number of %zu-byte ids; check how it was written", n, width);
+  if (n % width)
+    return cli_fail_file(c, CLI_WRONG, path,
+                         "its %zu bytes are no whole number of %zu-byte ids; check how it was written", n, width);
   out->ids = malloc(sizeof *out->ids * (n / width ? n / width : 1));
   if (!out->ids) return no_memory(c, n / width);
   for (size_t i = 0; i < n; i += width) {
@@ -136,7 +147,9 @@ int cli_read_data(cli *c, const char *path, const taper_model *model, cli_ids *o
   taper_model_info info = {.size = sizeof info};
   taper_model_get_info(model, &info);
   if (!bad) bad = cli_check_ids(c, where, out, info.vocab);
-  if (!bad) cli_say(c, "%s: %zu ids, %s", where.file, out->count, *out_is_text ? "text by the model's tokenizer" : "ids by the file's extension");
+  if (!bad)
+    cli_say(c, "%s: %zu ids, %s", where.file, out->count,
+            *out_is_text ? "text by the model's tokenizer" : "ids by the file's extension");
   return bad;
 }
 

@@ -15,12 +15,15 @@ typedef struct report {
 static void begin(report *r, const char *kind, const char *version) {
   json_open(&r->j, NULL, '{');
   json_string(&r->j, "kind", kind);
-  if (version) json_raw(&r->j, "version", version);
-  else json_null(&r->j, "version");
+  if (version)
+    json_raw(&r->j, "version", version);
+  else
+    json_null(&r->j, "version");
   text_printf(&r->t, "kind      %s%s%s\n", kind, version ? ", version " : "", version ? version : "");
 }
 
-static void add_tensor(report *r, const char *name, const char *dtype, const uint64_t *shape, size_t rank, uint64_t bytes) {
+static void add_tensor(report *r, const char *name, const char *dtype, const uint64_t *shape, size_t rank,
+                       uint64_t bytes) {
   json_open(&r->j, NULL, '{');
   json_string(&r->j, "name", name);
   json_string(&r->j, "dtype", dtype);
@@ -37,12 +40,16 @@ static void add_tensor(report *r, const char *name, const char *dtype, const uin
   r->bytes += bytes, r->count++;
 }
 
-static void add_stored(report *r, const st_tensor *t) { add_tensor(r, t->name, st_dtype_name(t->dtype), t->shape, t->rank, t->bytes); }
+static void add_stored(report *r, const st_tensor *t) {
+  add_tensor(r, t->name, st_dtype_name(t->dtype), t->shape, t->rank, t->bytes);
+}
 
 static void put_pair(report *r, const char *key, const char *shown, const char *value, bool is_json) {
   if (!value) value = is_json ? "null" : "";
-  if (is_json) json_raw(&r->j, key, value);
-  else json_string(&r->j, key, value);
+  if (is_json)
+    json_raw(&r->j, key, value);
+  else
+    json_string(&r->j, key, value);
   text_printf(&r->t, "%-9s %s\n", shown, value);
 }
 
@@ -67,12 +74,20 @@ static int inspect_package(cli *c, const char *path, report *r) {
     json_whole(&r->j, "bytes", f.tensors[i].bytes);
     json_string(&r->j, "features", needs ? needs : "");
     json_close(&r->j, '}');
-    text_printf(&r->t, "image     %s: %llu bytes, needs %s\n", name, (unsigned long long)f.tensors[i].bytes, needs ? needs : "?");
+    text_printf(&r->t, "image     %s: %llu bytes, needs %s\n", name, (unsigned long long)f.tensors[i].bytes,
+                needs ? needs : "?");
   }
   json_close(&r->j, ']');
-  const struct { const char *key, *stored; bool is_json; } pairs[] = {{"gates", "taper.gates", true}, {"params", "taper.params", true}, {"features", "taper.features", false},
-      {"tokenizer", "taper.tokenizer", false}, {"options", "taper.options", false}, {"versions", "taper.versions", false}, {"model", "taper.model", false}};
-  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) put_pair(r, pairs[i].key, pairs[i].key, st_metadata(&f, pairs[i].stored), pairs[i].is_json && json_is_valid(st_metadata(&f, pairs[i].stored)));
+  const struct {
+    const char *key, *stored;
+    bool is_json;
+  } pairs[] = {{"gates", "taper.gates", true},        {"params", "taper.params", true},
+               {"features", "taper.features", false}, {"tokenizer", "taper.tokenizer", false},
+               {"options", "taper.options", false},   {"versions", "taper.versions", false},
+               {"model", "taper.model", false}};
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    put_pair(r, pairs[i].key, pairs[i].key, st_metadata(&f, pairs[i].stored),
+             pairs[i].is_json && json_is_valid(st_metadata(&f, pairs[i].stored)));
   json_open(&r->j, "tensors", '[');
   for (size_t i = 0; i < f.count; i++)
     if (strncmp(f.tensors[i].name, "__pad.", 6) != 0) add_stored(r, &f.tensors[i]);
@@ -134,7 +149,8 @@ static int inspect_source(cli *c, const char *path, bool tir, report *r) {
   put_pair(r, "gates", "gates", m.gates, true);
   put_pair(r, "params", "params", m.params, true);
   json_open(&r->j, "entries", '[');
-  for (size_t i = 0; i < ir_entry_count(m.module); i++) json_string(&r->j, NULL, ir_region_name(m.module, ir_entry_at(m.module, i)));
+  for (size_t i = 0; i < ir_entry_count(m.module); i++)
+    json_string(&r->j, NULL, ir_region_name(m.module, ir_entry_at(m.module, i)));
   json_close(&r->j, ']');
   json_open(&r->j, "tensors", '[');
   for (ir_value v = ir_first(m.module, IR_GLOBALS); v.id; v = ir_next(m.module, v)) {
@@ -144,7 +160,8 @@ static int inspect_source(cli *c, const char *path, bool tir, report *r) {
     int64_t n = ir_elements(t);
     for (uint32_t i = 0; i < t.rank; i++) shape[i] = (uint64_t)t.dim[i];
     const char *name = ir_attr_string(m.module, v, IR_ATTR_TENSOR, ir_name_of(m.module, v));
-    static const char *const dtypes[] = {[IR_F32] = "F32", [IR_BF16] = "BF16", [IR_F16] = "F16", [IR_I32] = "I32", [IR_I8] = "I8"};
+    static const char *const dtypes[] = {
+        [IR_F32] = "F32", [IR_BF16] = "BF16", [IR_F16] = "F16", [IR_I32] = "I32", [IR_I8] = "I8"};
     if (n >= 0) add_tensor(r, name ? name : "", dtypes[t.dtype], shape, t.rank, (uint64_t)n * ir_dtype_size(t.dtype));
   }
   json_close(&r->j, ']');
@@ -159,15 +176,21 @@ static int inspect(cli *c, const char *path, report *r) {
   taper_status status = formats_sniff(path, &kind, &guess, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
   switch (kind) {
-  case FORMAT_FOLDER: case FORMAT_CHECKPOINT: return inspect_folder(c, path, r);
+  case FORMAT_FOLDER:
+  case FORMAT_CHECKPOINT: return inspect_folder(c, path, r);
   case FORMAT_PACKAGE: return inspect_package(c, path, r);
   case FORMAT_SAFETENSORS: return inspect_weights(c, path, "safetensors", NULL, r);
-  case FORMAT_TIR: case FORMAT_TMODEL: return inspect_source(c, path, kind == FORMAT_TIR, r);
-  case FORMAT_GGUF: case FORMAT_LLAMA2C:
-    return cli_fail_file(c, CLI_USAGE, path, "the file is of kind %s, whose reader is not built yet; use its own tools", format_kind_name(kind));
+  case FORMAT_TIR:
+  case FORMAT_TMODEL: return inspect_source(c, path, kind == FORMAT_TIR, r);
+  case FORMAT_GGUF:
+  case FORMAT_LLAMA2C:
+    return cli_fail_file(c, CLI_USAGE, path, "the file is of kind %s, whose reader is not built yet; use its own tools",
+                         format_kind_name(kind));
   case FORMAT_UNKNOWN: break;
   }
-  return cli_fail_file(c, CLI_WRONG, path, "is %s, no file that is known; give a folder, .tpack, .tmodel, .tir or .safetensors", guess ? guess : "something else");
+  return cli_fail_file(c, CLI_WRONG, path,
+                       "is %s, no file that is known; give a folder, .tpack, .tmodel, .tir or .safetensors",
+                       guess ? guess : "something else");
 }
 
 static int run(cli *c) {
@@ -177,13 +200,21 @@ static int run(cli *c) {
     json_close(&r.j, '}');
     text_puts(&r.j.t, "\n");
     text_printf(&r.t, "%llu tensors, %llu bytes\n", (unsigned long long)r.count, (unsigned long long)r.bytes);
-    if (r.j.t.failed || r.t.failed) bad = cli_fail(c, CLI_ENVIRONMENT, "no memory for the list of tensors; free some");
-    else if (c->json) cli_put(r.j.t.data, r.j.t.size);
-    else cli_put(r.t.data, r.t.size);
+    if (r.j.t.failed || r.t.failed)
+      bad = cli_fail(c, CLI_ENVIRONMENT, "no memory for the list of tensors; free some");
+    else if (c->json)
+      cli_put(r.j.t.data, r.j.t.size);
+    else
+      cli_put(r.t.data, r.t.size);
   }
   text_free(&r.j.t), text_free(&r.t);
   return bad;
 }
 
-const cli_command cli_cmd_inspect = {
-    .name = "inspect", .args = "FILE", .summary = "tell what a file or folder is and what it holds", .min_args = 1, .max_args = 1, .acts = 0, .run = run};
+const cli_command cli_cmd_inspect = {.name = "inspect",
+                                     .args = "FILE",
+                                     .summary = "tell what a file or folder is and what it holds",
+                                     .min_args = 1,
+                                     .max_args = 1,
+                                     .acts = 0,
+                                     .run = run};

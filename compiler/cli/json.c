@@ -31,14 +31,18 @@ void json_bytes(json_out *j, const char *key, const char *value, size_t bytes) {
 }
 
 void json_string(json_out *j, const char *key, const char *value) {
-  if (value) json_bytes(j, key, value, strlen(value));
-  else json_null(j, key);
+  if (value)
+    json_bytes(j, key, value, strlen(value));
+  else
+    json_null(j, key);
 }
 
 void json_number(json_out *j, const char *key, double value) {
   begin(j, key);
-  if (isfinite(value)) words_put_number(&j->t, value);
-  else text_puts(&j->t, "null");
+  if (isfinite(value))
+    words_put_number(&j->t, value);
+  else
+    text_puts(&j->t, "null");
 }
 
 void json_whole(json_out *j, const char *key, uint64_t value) {

@@ -10,8 +10,8 @@ typedef struct json_out {
   bool comma;
 } json_out;
 
-void json_open(json_out *j, const char *key, char bracket); /* '{' or '[' */
-void json_close(json_out *j, char bracket);                 /* '}' or ']' */
+void json_open(json_out *j, const char *key, char bracket);        /* '{' or '[' */
+void json_close(json_out *j, char bracket);                        /* '}' or ']' */
 void json_string(json_out *j, const char *key, const char *value); /* NULL: null */
 void json_bytes(json_out *j, const char *key, const char *value, size_t bytes);
 void json_number(json_out *j, const char *key, double value);

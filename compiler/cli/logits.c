@@ -52,22 +52,35 @@ static int write_out(cli *c, const logits_out *r, const build_opened *b) {
   size_t probes = r->layers ? r->info.probes : 0, n = 0;
   st_source *sources = ARENA_ARRAY(&c->memory, st_source, probes + 2);
   sources[n++] = (st_source){.name = "tokens", .dtype = ST_I64, .rank = 1, .shape = {r->count}, .data = r->tokens};
-  sources[n++] = (st_source){.name = "logits", .dtype = ST_F32, .rank = 2, .shape = {r->count, r->info.vocab}, .data = r->logits};
+  sources[n++] =
+      (st_source){.name = "logits", .dtype = ST_F32, .rank = 2, .shape = {r->count, r->info.vocab}, .data = r->logits};
   for (size_t i = 0; i < probes; i++)
-    sources[n++] = (st_source){.name = arena_printf(&c->memory, "layers.%zu", i), .dtype = ST_F32, .rank = 2, .shape = {r->count, r->info.width},
+    sources[n++] = (st_source){.name = arena_printf(&c->memory, "layers.%zu", i),
+                               .dtype = ST_F32,
+                               .rank = 2,
+                               .shape = {r->count, r->info.width},
                                .data = r->layers + i * r->count * r->info.width};
-  const st_pair metadata[] = {{"taper.model", b->model_hash}, {"taper.gates", b->gates}, {"taper.options", b->options}, {"taper.image", r->info.image}, {"taper.version", taper_version()}};
+  const st_pair metadata[] = {{"taper.model", b->model_hash},
+                              {"taper.gates", b->gates},
+                              {"taper.options", b->options},
+                              {"taper.image", r->info.image},
+                              {"taper.version", taper_version()}};
   taper_error error = {0};
   taper_status status = st_write(c->output, sources, n, metadata, sizeof metadata / sizeof *metadata, 1, &error);
   return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, true);
 }
 
-static int compute(cli *c, const logits_own *o, const build_opened *b, taper_session *session, const cli_ids *ids, logits_out *r) {
-  if (o->layers && r->info.probes == 0) return cli_fail(c, CLI_WRONG, "%s: the model names no blocks, so it has no layer outputs; leave out --layers", c->args[0]);
+static int compute(cli *c, const logits_own *o, const build_opened *b, taper_session *session, const cli_ids *ids,
+                   logits_out *r) {
+  if (o->layers && r->info.probes == 0)
+    return cli_fail(c, CLI_WRONG, "%s: the model names no blocks, so it has no layer outputs; leave out --layers",
+                    c->args[0]);
   r->count = ids->count;
   if (ids->count > taper_session_context(session))
-    return cli_fail(c, CLI_WRONG, "option '--tokens': %zu ids do not fit the context of %u; give fewer", ids->count, taper_session_context(session));
-  if (!make_room(r, o->layers, ids)) return cli_fail(c, CLI_ENVIRONMENT, "no memory for the logits of %zu positions; give fewer ids", r->count);
+    return cli_fail(c, CLI_WRONG, "option '--tokens': %zu ids do not fit the context of %u; give fewer", ids->count,
+                    taper_session_context(session));
+  if (!make_room(r, o->layers, ids))
+    return cli_fail(c, CLI_ENVIRONMENT, "no memory for the logits of %zu positions; give fewer ids", r->count);
   float *buffer = forward_buffer(c, r->info.vocab);
   if (!buffer) return CLI_ENVIRONMENT;
   forward_sink sink = {r, on_logits, o->layers ? on_layer : NULL};
@@ -114,7 +127,15 @@ static int run(cli *c) {
 }
 
 const cli_command cli_cmd_logits = {
-    .name = "logits", .args = "MODEL", .summary = "write the logits of a list of ids", .min_args = 1, .max_args = 1,
-    .details = "The file is safetensors: \"tokens\" I64 [T], \"logits\" F32 [T, V], with --layers \"layers.<i>\" F32 [T, d]: 0 is what enters block 0, L what enters the final norm.",
-    .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE | CLI_ACT_OUTPUT, .options = options, .own_size = sizeof(logits_own),
-    .option = option, .run = run};
+    .name = "logits",
+    .args = "MODEL",
+    .summary = "write the logits of a list of ids",
+    .min_args = 1,
+    .max_args = 1,
+    .details = "The file is safetensors: \"tokens\" I64 [T], \"logits\" F32 [T, V], with --layers \"layers.<i>\" F32 "
+               "[T, d]: 0 is what enters block 0, L what enters the final norm.",
+    .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE | CLI_ACT_OUTPUT,
+    .options = options,
+    .own_size = sizeof(logits_own),
+    .option = option,
+    .run = run};

@@ -32,7 +32,7 @@ const char *machine_cpu_features(arena *a) {
   text t = {0};
 #if defined(__x86_64__)
   __builtin_cpu_init();
-#define CPUF(word, macro) \
+#define CPUF(word, macro)                                                                                              \
   if (__builtin_cpu_supports(word)) text_printf(&t, "%s%s", t.size ? "," : "", word);
 #include "runtime/abi/cpu_features.def"
 #undef CPUF
@@ -64,8 +64,10 @@ uint64_t machine_memory(const char *key) {
 const char *machine_huge_pages(arena *a) {
   char *data = NULL;
   size_t size = 0;
-  if (file_read("/sys/kernel/mm/transparent_hugepage/enabled", PROC_LIMIT, &data, &size, NULL) != TAPER_OK) return "unknown";
-  const char *open = strchr(data, '['), *result = open ? arena_strndup(a, open + 1, strcspn(open + 1, "]\n")) : "unknown";
+  if (file_read("/sys/kernel/mm/transparent_hugepage/enabled", PROC_LIMIT, &data, &size, NULL) != TAPER_OK)
+    return "unknown";
+  const char *open = strchr(data, '['),
+             *result = open ? arena_strndup(a, open + 1, strcspn(open + 1, "]\n")) : "unknown";
   free(data);
   return result;
 }

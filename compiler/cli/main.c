@@ -27,13 +27,17 @@ static const command_entry commands[] = {
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static void print_usage(FILE *to) {
-  fputs("usage: taperc COMMAND [OPTION...] ...\n\ntaperc compiles a transformer language model, described by a .tmodel file and its weights, to code made for that "
-        "one model;\nnormalisation layers that were tapered away are folded into their neighbours.\n\n", to);
+  fputs("usage: taperc COMMAND [OPTION...] ...\n\ntaperc compiles a transformer language model, described by a .tmodel "
+        "file and its weights, to code made for that "
+        "one model;\nnormalisation layers that were tapered away are folded into their neighbours.\n\n",
+        to);
   for (size_t i = 0; i < COMMAND_COUNT; i++) {
     const command_entry *e = &commands[i];
-    fprintf(to, "  %-11s %s%s\n", e->name, e->command ? e->command->summary : e->summary, e->command ? "" : " (not built yet)");
+    fprintf(to, "  %-11s %s%s\n", e->name, e->command ? e->command->summary : e->summary,
+            e->command ? "" : " (not built yet)");
   }
-  fputs("\ntaperc COMMAND --help tells the options of a command; taperc --version the version. More: man taperc.\n", to);
+  fputs("\ntaperc COMMAND --help tells the options of a command; taperc --version the version. More: man taperc.\n",
+        to);
 }
 
 static int run_command(cli *c, int argc, char **argv) {
@@ -72,7 +76,8 @@ static int dispatch(cli *c, int argc, char **argv) {
     c->command = commands[i].command;
     return help ? run_command(c, 2, help_args) : run_command(c, argc - 1, argv + 1);
   }
-  if (*word == '-') return cli_fail(c, CLI_USAGE, "unknown option '%s' before the command; give taperc COMMAND %s", word, word);
+  if (*word == '-')
+    return cli_fail(c, CLI_USAGE, "unknown option '%s' before the command; give taperc COMMAND %s", word, word);
   const char *nearest = words_nearest(word, names, COMMAND_COUNT);
   if (nearest) return cli_fail(c, CLI_USAGE, "unknown command '%s'; did you mean '%s'?", word, nearest);
   return cli_fail(c, CLI_USAGE, "unknown command '%s'; taperc --help lists them", word);

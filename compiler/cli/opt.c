@@ -12,7 +12,8 @@ typedef struct opt_own {
 enum { KEY_PASSES = 3000, KEY_BEFORE, KEY_AFTER, KEY_VERIFY, KEY_TIME };
 
 static const struct argp_option options[] = {
-    {"passes", KEY_PASSES, "LIST", 0, "passes to run in order, e.g. fold-scale,dce; default stands for the pipeline of -O", 0},
+    {"passes", KEY_PASSES, "LIST", 0,
+     "passes to run in order, e.g. fold-scale,dce; default stands for the pipeline of -O", 0},
     {"print-before", KEY_BEFORE, "NAME", 0, "print the IR before this pass (all: every pass) to standard error", 0},
     {"print-after", KEY_AFTER, "NAME", 0, "print the IR after it", 0},
     {"verify-each", KEY_VERIFY, NULL, 0, "check invariants and print(parse(print)) after every pass", 0},
@@ -25,7 +26,8 @@ static int check_name(cli *c, const char *option, const char *value) {
   size_t n = 0;
   for (; n < pass_count() && n < 128; n++) names[n] = pass_at(n)->name;
   const char *nearest = words_nearest(value, names, n);
-  if (nearest) return cli_fail(c, CLI_USAGE, "option '%s': there is no pass '%s'; did you mean '%s'?", option, value, nearest);
+  if (nearest)
+    return cli_fail(c, CLI_USAGE, "option '%s': there is no pass '%s'; did you mean '%s'?", option, value, nearest);
   return cli_fail(c, CLI_USAGE, "option '%s': there is no pass '%s'; taperc opt --help lists them", option, value);
 }
 
@@ -47,7 +49,10 @@ static int check_passes(cli *c, const opt_own *o) {
   const pass_info *list[PIPELINE_MAX];
   size_t n;
   bool watched = o->run.print_before || o->run.print_after || o->run.verify_each || o->run.time_passes;
-  if (!o->passes) return watched ? cli_fail(c, CLI_USAGE, "without --passes there is nothing to print, verify or time; give --passes=default") : CLI_OK;
+  if (!o->passes)
+    return watched ? cli_fail(c, CLI_USAGE,
+                              "without --passes there is nothing to print, verify or time; give --passes=default")
+                   : CLI_OK;
   return pipeline_parse(o->passes, &c->build.pass, c->sink, list, PIPELINE_MAX, &n) ? CLI_OK : CLI_USAGE;
 }
 
@@ -81,7 +86,8 @@ static int run(cli *c) {
   if (bad) return bad;
   taper_status status = model_locate(c->args[0], &c->memory, c->sink, &place, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
-  if (place.kind == MODEL_PACKAGE) return cli_fail_file(c, CLI_WRONG, c->args[0], "the package is compiled already; give a .tir or .tmodel");
+  if (place.kind == MODEL_PACKAGE)
+    return cli_fail_file(c, CLI_WRONG, c->args[0], "the package is compiled already; give a .tir or .tmodel");
   status = model_load(&place, &c->model, c->sink, &m, &error);
   bad = status == TAPER_OK ? optimise(c, o, &m) : cli_fail_status(c, status, &error, false);
   cli_flush(c); /* places in messages live in the model */
@@ -90,11 +96,20 @@ static int run(cli *c) {
 }
 
 #define PASS(function, name, use, level, title) "  " name ": " title "\n"
-static const char details[] = "Reads IR text or a model, with weights or without, and prints the IR; with -o Y.tir new tensors go to Y.tir.safetensors beside it.\n\nPasses:\n"
+static const char details[] = "Reads IR text or a model, with weights or without, and prints the IR; with -o Y.tir new "
+                              "tensors go to Y.tir.safetensors beside it.\n\nPasses:\n"
 #include "compiler/passes/passes.def"
     ;
 #undef PASS
 
-const cli_command cli_cmd_opt = {
-    .name = "opt", .args = "X.tir|MODEL", .summary = "run passes over a module and print it", .min_args = 1, .max_args = 1, .details = details,
-    .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_OUTPUT, .options = options, .own_size = sizeof(opt_own), .option = option, .run = run};
+const cli_command cli_cmd_opt = {.name = "opt",
+                                 .args = "X.tir|MODEL",
+                                 .summary = "run passes over a module and print it",
+                                 .min_args = 1,
+                                 .max_args = 1,
+                                 .details = details,
+                                 .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_OUTPUT,
+                                 .options = options,
+                                 .own_size = sizeof(opt_own),
+                                 .option = option,
+                                 .run = run};

@@ -1,4 +1,5 @@
-/* Options: one flat table a command, checked in full before argp reads it, so that every usage error has the same form. */
+/* Options: one flat table a command, checked in full before argp reads it, so that every usage error has the same form.
+ */
 #include "compiler/cli/cli.h"
 #include "compiler/driver/words.h"
 #include <stdlib.h>
@@ -42,7 +43,8 @@ static int check_long(cli *c, const struct argp_option *table, const char *arg, 
   if (o && strncmp(o->name, "Rpass", 5) == 0) name++;
   if (!o) return unknown_option(c, table, name);
   bool has_value = arg[n + 2] == '=';
-  if (!o->arg && has_value) return cli_fail(c, CLI_USAGE, "option '%s' takes no value; leave out '%s'", name, arg + n + 2);
+  if (!o->arg && has_value)
+    return cli_fail(c, CLI_USAGE, "option '%s' takes no value; leave out '%s'", name, arg + n + 2);
   if (o->arg && !(o->flags & OPTION_ARG_OPTIONAL) && !has_value) {
     if (!next || name[1] == 'R') return missing_value(c, o, name);
     *out_skip = true;
@@ -68,7 +70,8 @@ static int check_options(cli *c, const struct argp_option *table, int argc, char
     if (strcmp(argv[i], "--") == 0) return CLI_OK;
     const char *next = i + 1 < argc ? argv[i + 1] : NULL;
     bool skip = false;
-    int bad = argv[i][1] == '-' ? check_long(c, table, argv[i], next, &skip) : check_short(c, table, argv[i], next, &skip);
+    int bad =
+        argv[i][1] == '-' ? check_long(c, table, argv[i], next, &skip) : check_short(c, table, argv[i], next, &skip);
     if (bad) return bad;
     i += skip;
   }
@@ -119,16 +122,21 @@ static struct argp_option *make_table(cli *c) {
 }
 
 static const char shared_help[] =
-    "\vMODEL is a folder (model.tmodel, weights.safetensors), a run folder (its newest complete checkpoint), a package M.tpack, or a M.tmodel "
-    "with --weights W. -Rpass=NAME and -Rpass-missed=NAME print what the pass NAME did and could not do (all: every pass).\n\n"
-    "Exit status: 0 done; 1 a file, id or text that was named is wrong; 2 the command line is wrong or not built yet; 3 the environment failed; 4 ran and the answer is no; "
+    "\vMODEL is a folder (model.tmodel, weights.safetensors), a run folder (its newest complete checkpoint), a package "
+    "M.tpack, or a M.tmodel "
+    "with --weights W. -Rpass=NAME and -Rpass-missed=NAME print what the pass NAME did and could not do (all: every "
+    "pass).\n\n"
+    "Exit status: 0 done; 1 a file, id or text that was named is wrong; 2 the command line is wrong or not built yet; "
+    "3 the environment failed; 4 ran and the answer is no; "
     "70 a defect of the compiler.";
 
 static void print_help(cli *c, const struct argp_option *table) {
   const cli_command *k = c->command;
-  const char *doc = arena_printf(&c->memory, "%s.%s%s%s", k->summary, k->details ? "\n\n" : "", k->details ? k->details : "", shared_help);
+  const char *doc = arena_printf(&c->memory, "%s.%s%s%s", k->summary, k->details ? "\n\n" : "",
+                                 k->details ? k->details : "", shared_help);
   struct argp argp = {table, NULL, k->args, doc, NULL, NULL, NULL};
-  argp_help(&argp, stdout, ARGP_HELP_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC, (char *)(uintptr_t)arena_printf(&c->memory, "taperc %s", k->name));
+  argp_help(&argp, stdout, ARGP_HELP_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC,
+            (char *)(uintptr_t)arena_printf(&c->memory, "taperc %s", k->name));
 }
 
 int cli_parse(cli *c, int argc, char **argv, bool *out_done) {
@@ -149,8 +157,10 @@ int cli_parse(cli *c, int argc, char **argv, bool *out_done) {
   if (state.failed) return state.failed;
   if (e) return cli_fail(c, CLI_USAGE, "the command line does not parse; see taperc %s --help", c->command->name);
   const cli_command *k = c->command;
-  if (c->arg_count < k->min_args) return cli_fail(c, CLI_USAGE, "'%s' needs more arguments; give taperc %s %s", k->name, k->name, k->args);
+  if (c->arg_count < k->min_args)
+    return cli_fail(c, CLI_USAGE, "'%s' needs more arguments; give taperc %s %s", k->name, k->name, k->args);
   if (c->arg_count > k->max_args)
-    return cli_fail(c, CLI_USAGE, "'%s' has no place for the argument '%s'; give taperc %s %s", k->name, c->args[k->max_args], k->name, k->args);
+    return cli_fail(c, CLI_USAGE, "'%s' has no place for the argument '%s'; give taperc %s %s", k->name,
+                    c->args[k->max_args], k->name, k->args);
   return cli_common_finish(c);
 }

@@ -24,7 +24,8 @@ int cli_output_end(cli *c, int code) {
   if (!output_error || output_error == EPIPE) return code; /* a reader that has seen enough is no failure */
   int e = output_error;
   output_error = EPIPE;
-  return cli_fail(c, CLI_ENVIRONMENT, "cannot write standard output: %s; free some space or choose another place", file_error_text(e));
+  return cli_fail(c, CLI_ENVIRONMENT, "cannot write standard output: %s; free some space or choose another place",
+                  file_error_text(e));
 }
 
 int cli_emit_text(cli *c, const text *t) {

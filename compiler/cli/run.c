@@ -17,7 +17,20 @@ typedef struct run_own {
   size_t stop_count;
 } run_own;
 
-enum { KEY_PROMPT = 3000, KEY_FILE, KEY_TOKENS, KEY_TEMP, KEY_TOP_K, KEY_TOP_P, KEY_MIN_P, KEY_PENALTY, KEY_SEED, KEY_STOP, KEY_CHAT, KEY_PRINT };
+enum {
+  KEY_PROMPT = 3000,
+  KEY_FILE,
+  KEY_TOKENS,
+  KEY_TEMP,
+  KEY_TOP_K,
+  KEY_TOP_P,
+  KEY_MIN_P,
+  KEY_PENALTY,
+  KEY_SEED,
+  KEY_STOP,
+  KEY_CHAT,
+  KEY_PRINT
+};
 
 static const struct argp_option options[] = {
     {"prompt", KEY_PROMPT, "TEXT", 0, "the text to continue", 0},
@@ -86,10 +99,13 @@ static int option(cli *c, int key, const char *value) {
 
 static int check_options(cli *c, run_own *o) {
   int sources = (o->prompt != NULL) + (o->file != NULL) + (o->tokens != NULL);
-  if (sources != 1) return cli_fail(c, CLI_USAGE, "%s of --prompt, --file and --tokens was given; give exactly one", sources ? "more than one" : "none");
+  if (sources != 1)
+    return cli_fail(c, CLI_USAGE, "%s of --prompt, --file and --tokens was given; give exactly one",
+                    sources ? "more than one" : "none");
   if (o->sampling.temperature > 0) {
     if (o->seed_given) return CLI_OK;
-    if (getrandom(&o->sampling.seed, sizeof o->sampling.seed, 0) != (ssize_t)sizeof o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
+    if (getrandom(&o->sampling.seed, sizeof o->sampling.seed, 0) != (ssize_t)sizeof o->sampling.seed)
+      o->sampling.seed = (uint64_t)time(NULL);
     o->sampling.seed &= UINT32_MAX; /* short enough to type */
     return CLI_OK;
   }
@@ -113,7 +129,8 @@ static int read_prompt(cli *c, const run_own *o, const build_opened *b, cli_ids 
   cli_where where = {.option = o->prompt ? "option '--prompt'" : "option '--file'"};
   bad = cli_tokenize(c, b->model, where, o->prompt ? o->prompt : data, size, out);
   free(data);
-  if (!bad && out->count == 0) return cli_fail(c, CLI_WRONG, "%s: the text is empty; give at least one token", where.option);
+  if (!bad && out->count == 0)
+    return cli_fail(c, CLI_WRONG, "%s: the text is empty; give at least one token", where.option);
   return bad ? bad : cli_check_ids(c, where, out, info.vocab);
 }
 
@@ -135,8 +152,10 @@ static int on_token(void *user, int32_t id) {
   run_out *r = user;
   char word[16];
   int n = text_format(word, sizeof word, "%s%d", r->made++ ? "," : "", id);
-  if (r->c->json) text_put(&r->ids, word, (size_t)n);
-  else if (r->ids_only) return !cli_put_now(word, (size_t)n);
+  if (r->c->json)
+    text_put(&r->ids, word, (size_t)n);
+  else if (r->ids_only)
+    return !cli_put_now(word, (size_t)n);
   return 0;
 }
 
@@ -156,7 +175,8 @@ static void say_options(cli *c, const run_own *o, size_t prompt) {
   words_put_number(&t, s->min_p);
   text_puts(&t, ", repeat-penalty ");
   words_put_number(&t, s->repeat_penalty);
-  cli_say(c, "%s, seed %llu, prompt of %zu tokens, at most %llu more", t.data ? t.data : "", (unsigned long long)s->seed, prompt, (unsigned long long)o->count);
+  cli_say(c, "%s, seed %llu, prompt of %zu tokens, at most %llu more", t.data ? t.data : "",
+          (unsigned long long)s->seed, prompt, (unsigned long long)o->count);
   text_free(&t);
   if (s->temperature > 0 && !o->seed_given) cli_note(c, "seed %llu", (unsigned long long)s->seed);
 }
@@ -182,8 +202,11 @@ static int generate(cli *c, const run_own *o, const build_opened *b, taper_sessi
   taper_model_info info = {.size = sizeof info};
   taper_model_get_info(b->model, &info);
   bool has_text = strcmp(info.tokenizer, "none") != 0;
-  if (!has_text && !o->print_tokens && !c->json) return cli_fail(c, CLI_WRONG, "%s: the model has no tokenizer to make text of ids; add --print-tokens", c->args[0]);
-  if (!has_text && o->stop_count) return cli_fail(c, CLI_WRONG, "%s: the model has no tokenizer, so --stop has no text to look at; leave it out", c->args[0]);
+  if (!has_text && !o->print_tokens && !c->json)
+    return cli_fail(c, CLI_WRONG, "%s: the model has no tokenizer to make text of ids; add --print-tokens", c->args[0]);
+  if (!has_text && o->stop_count)
+    return cli_fail(c, CLI_WRONG, "%s: the model has no tokenizer, so --stop has no text to look at; leave it out",
+                    c->args[0]);
   run_out r = {.c = c, .ids_only = o->print_tokens};
   taper_generation g;
   taper_generation_init(&g);
@@ -202,8 +225,10 @@ static int generate(cli *c, const run_own *o, const build_opened *b, taper_sessi
   int code = status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
   if (code == CLI_OK && c->json) put_json(c, o, &r, finish);
   if (code == CLI_OK && finish == TAPER_FINISH_CONTEXT)
-    cli_note(c, "the context of %u positions is full: stopped after %zu tokens", taper_session_context(session), r.made);
-  else if (code == CLI_OK) cli_say(c, "%zu tokens, ended by: %s", r.made, finish_word(finish));
+    cli_note(c, "the context of %u positions is full: stopped after %zu tokens", taper_session_context(session),
+             r.made);
+  else if (code == CLI_OK)
+    cli_say(c, "%zu tokens, ended by: %s", r.made, finish_word(finish));
   text_free(&r.text), text_free(&r.ids);
   return code;
 }
@@ -225,8 +250,17 @@ static int run(cli *c) {
   return bad;
 }
 
-const cli_command cli_cmd_run = {
-    .name = "run", .args = "MODEL", .summary = "continue a text, streamed", .min_args = 1, .max_args = 1,
-    .details = "Filters act in the order penalty, top-k, top-p, min-p, temperature. Standard output gets the generated text only, or with --print-tokens its ids.",
-    .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE, .options = options, .own_size = sizeof(run_own), .init = init,
-    .option = option, .run = run};
+const cli_command cli_cmd_run = {.name = "run",
+                                 .args = "MODEL",
+                                 .summary = "continue a text, streamed",
+                                 .min_args = 1,
+                                 .max_args = 1,
+                                 .details =
+                                     "Filters act in the order penalty, top-k, top-p, min-p, temperature. Standard "
+                                     "output gets the generated text only, or with --print-tokens its ids.",
+                                 .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE,
+                                 .options = options,
+                                 .own_size = sizeof(run_own),
+                                 .init = init,
+                                 .option = option,
+                                 .run = run};

@@ -4,7 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *format_message(cli *c, const char *format, va_list args) { return arena_vprintf(&c->memory, format, args); }
+static const char *format_message(cli *c, const char *format, va_list args) {
+  return arena_vprintf(&c->memory, format, args);
+}
 
 static diag_code code_of(int exit_code) {
   switch (exit_code) {
@@ -15,7 +17,7 @@ static diag_code code_of(int exit_code) {
   }
 }
 
-int cli_fail(cli *c, cli_exit code, const char *format, ...) {
+int cli_fail(cli *c, int code, const char *format, ...) {
   va_list args;
   va_start(args, format);
   const char *message = format_message(c, format, args);
@@ -24,7 +26,7 @@ int cli_fail(cli *c, cli_exit code, const char *format, ...) {
   return code;
 }
 
-int cli_fail_file(cli *c, cli_exit code, const char *file, const char *format, ...) {
+int cli_fail_file(cli *c, int code, const char *file, const char *format, ...) {
   va_list args;
   va_start(args, format);
   const char *message = format_message(c, format, args);
@@ -33,7 +35,9 @@ int cli_fail_file(cli *c, cli_exit code, const char *file, const char *format, .
   return code;
 }
 
-int cli_not_built(cli *c, const char *what) { return cli_fail(c, CLI_USAGE, "%s is not built yet; docs/limits.md lists what is", what); }
+int cli_not_built(cli *c, const char *what) {
+  return cli_fail(c, CLI_USAGE, "%s is not built yet; docs/limits.md lists what is", what);
+}
 
 void cli_note(cli *c, const char *format, ...) {
   va_list args;
@@ -58,13 +62,15 @@ void cli_say(cli *c, const char *format, ...) {
 }
 
 void cli_flush(cli *c) {
-  diag_render_options options = {.json = c->json, .all_remarks = c->verbose, .rpass = c->rpass, .rpass_missed = c->rpass_missed};
+  diag_render_options options = {
+      .json = c->json, .all_remarks = c->verbose, .rpass = c->rpass, .rpass_missed = c->rpass_missed};
   fflush(stdout);
   diag_render(c->sink, stderr, &options);
   fflush(stderr);
 }
 
-/* Length of the file name that a message of the lower rooms begins with ("FILE: cause"); 0: none. A name may hold ": ". */
+/* Length of the file name that a message of the lower rooms begins with ("FILE: cause"); 0: none. A name may hold ": ".
+ */
 static size_t file_prefix(const cli *c, const char *message) {
   for (char *const *a = c->argv; a && *a; a++) {
     size_t n = strlen(*a);
@@ -83,11 +89,16 @@ static size_t file_prefix(const cli *c, const char *message) {
 
 static int exit_of(taper_status status, bool writing) {
   switch (status) {
-  case TAPER_OK: case TAPER_STOPPED: return CLI_OK;
-  case TAPER_NOMEM: case TAPER_DEVICE: return CLI_ENVIRONMENT;
+  case TAPER_OK:
+  case TAPER_STOPPED: return CLI_OK;
+  case TAPER_NOMEM:
+  case TAPER_DEVICE: return CLI_ENVIRONMENT;
   case TAPER_IO: return writing ? CLI_ENVIRONMENT : CLI_WRONG;
   case TAPER_INTERNAL: return CLI_BUG;
-  case TAPER_INVALID: case TAPER_UNSUPPORTED: case TAPER_CONTEXT_FULL: case TAPER_NUMERIC: return CLI_WRONG;
+  case TAPER_INVALID:
+  case TAPER_UNSUPPORTED:
+  case TAPER_CONTEXT_FULL:
+  case TAPER_NUMERIC: return CLI_WRONG;
   }
   return CLI_BUG;
 }
@@ -99,6 +110,6 @@ int cli_fail_status(cli *c, taper_status status, const taper_error *error, bool 
   size_t n = file_prefix(c, message);
   const char *rest = n ? message + n + 2 : message;
   if (strncmp(rest, "error: ", 7) == 0) rest += 7;
-  if (n) return cli_fail_file(c, (cli_exit)code, arena_strndup(&c->memory, message, n), "%s", rest);
-  return cli_fail(c, (cli_exit)code, "%s", rest);
+  if (n) return cli_fail_file(c, code, arena_strndup(&c->memory, message, n), "%s", rest);
+  return cli_fail(c, code, "%s", rest);
 }

@@ -6,8 +6,10 @@
 
 static void on_log(void *user, taper_log_level level, const char *message) {
   cli *c = user;
-  if (level == TAPER_LOG_WARNING) cli_note(c, "%s", message);
-  else cli_say(c, "%s", message);
+  if (level == TAPER_LOG_WARNING)
+    cli_note(c, "%s", message);
+  else
+    cli_say(c, "%s", message);
 }
 
 void cli_runtime_options(cli *c, taper_model_options *out) {
@@ -22,7 +24,10 @@ int cli_check_package_options(cli *c, const model_place *place) {
   for (unsigned i = 0; i < 8; i++) {
     unsigned bit = 1u << i;
     if (!(c->given & bit & (CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_REMARKS))) continue;
-    return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing in '%s', which is compiled already; give it to taperc compile, or leave it out", c->given_name[i], place->path);
+    return cli_fail(
+        c, CLI_USAGE,
+        "option '%s' acts on nothing in '%s', which is compiled already; give it to taperc compile, or leave it out",
+        c->given_name[i], place->path);
   }
   return CLI_OK;
 }
@@ -35,8 +40,9 @@ int cli_open_place(cli *c, const model_place *place, build_opened *out) {
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, out->writing);
   taper_model_info info = {.size = sizeof info};
   taper_model_get_info(out->model, &info);
-  cli_say(c, "%s: model %s, device %s, image %s, %u threads, vocabulary %u, context %u, width %u, tokenizer %s", place->path, info.name, info.device, info.image, info.threads,
-          info.vocab, info.context, info.width, info.tokenizer);
+  cli_say(c, "%s: model %s, device %s, image %s, %u threads, vocabulary %u, context %u, width %u, tokenizer %s",
+          place->path, info.name, info.device, info.image, info.threads, info.vocab, info.context, info.width,
+          info.tokenizer);
   cli_say(c, "%s: gates %s, options %s", place->path, out->gates, out->options);
   cli_flush(c);
   return CLI_OK;
@@ -55,7 +61,9 @@ int cli_session(cli *c, const build_opened *b, const char *option, uint64_t cont
   taper_model_info info = {.size = sizeof info};
   taper_model_get_info(b->model, &info);
   if (context > info.context)
-    return cli_fail(c, CLI_USAGE, "option '%s': %llu is more than the context the model was compiled for, %u; give at most that", option, (unsigned long long)context, info.context);
+    return cli_fail(c, CLI_USAGE,
+                    "option '%s': %llu is more than the context the model was compiled for, %u; give at most that",
+                    option, (unsigned long long)context, info.context);
   taper_session_options options;
   taper_session_options_init(&options);
   options.context = (uint32_t)context;
@@ -68,8 +76,10 @@ void cli_progress(const char *what, uint64_t done, uint64_t all) {
   static uint64_t last = UINT64_MAX;
   if (!isatty(STDERR_FILENO) || all == 0) return;
   uint64_t share = done * 100 / all;
-  if (done == all) fprintf(stderr, "\r\033[K");
-  else if (share != last) fprintf(stderr, "\r%s: %3llu %%\033[K", what, (unsigned long long)share);
+  if (done == all)
+    fprintf(stderr, "\r\033[K");
+  else if (share != last)
+    fprintf(stderr, "\r%s: %3llu %%\033[K", what, (unsigned long long)share);
   fflush(stderr);
   last = done == all ? UINT64_MAX : share;
 }

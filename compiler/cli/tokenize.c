@@ -54,7 +54,15 @@ static int run(cli *c) {
   return bad;
 }
 
-const cli_command cli_cmd_tokenize = {
-    .name = "tokenize", .args = "MODEL [TEXT]", .summary = "text to ids", .min_args = 1, .max_args = 2,
-    .details = "Prints the ids, comma-separated, in one line. Special tokens in the text are plain text unless --parse-special says otherwise.",
-    .acts = CLI_ACT_MODEL, .options = options, .own_size = sizeof(tokenize_own), .option = option, .run = run};
+const cli_command cli_cmd_tokenize = {.name = "tokenize",
+                                      .args = "MODEL [TEXT]",
+                                      .summary = "text to ids",
+                                      .min_args = 1,
+                                      .max_args = 2,
+                                      .details = "Prints the ids, comma-separated, in one line. Special tokens in the "
+                                                 "text are plain text unless --parse-special says otherwise.",
+                                      .acts = CLI_ACT_MODEL,
+                                      .options = options,
+                                      .own_size = sizeof(tokenize_own),
+                                      .option = option,
+                                      .run = run};

@@ -48,18 +48,23 @@ int cli_find_tokenizer(cli *c, package_tokenizer *out, uint32_t *out_vocab) {
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
   int bad = cli_check_package_options(c, &place);
   const char *word = "none";
-  if (!bad) bad = place.kind == MODEL_PACKAGE ? of_package(c, place.source, &word, out_vocab) : of_source(c, &place, &word, out_vocab);
+  if (!bad)
+    bad = place.kind == MODEL_PACKAGE ? of_package(c, place.source, &word, out_vocab)
+                                      : of_source(c, &place, &word, out_vocab);
   if (bad) return bad;
   cli_say(c, "tokenizer %s", word);
   *out = PACKAGE_TOKENIZER_BYTES;
   if (strcmp(word, tokenizer_name(*out)) == 0) return CLI_OK;
-  if (strcmp(word, "none") == 0) return cli_fail_file(c, CLI_WRONG, c->args[0], "the model has no tokenizer; give it one in its train section");
+  if (strcmp(word, "none") == 0)
+    return cli_fail_file(c, CLI_WRONG, c->args[0], "the model has no tokenizer; give it one in its train section");
   return cli_fail_file(c, CLI_USAGE, c->args[0], "the tokenizer '%s' is not built yet; bytes is", word);
 }
 
 int cli_argument_text(cli *c, const char *what, const char *file, char **out, size_t *out_size) {
   bool argument = c->arg_count > 1;
-  if (argument == (file != NULL)) return cli_fail(c, CLI_USAGE, "%s of %s and --file was given; give exactly one", argument ? "more than one" : "none", what);
+  if (argument == (file != NULL))
+    return cli_fail(c, CLI_USAGE, "%s of %s and --file was given; give exactly one",
+                    argument ? "more than one" : "none", what);
   if (file) return cli_read_text(c, file, out, out_size);
   *out = strdup(c->args[1]);
   *out_size = strlen(c->args[1]);

@@ -3,7 +3,9 @@
 #include "runtime/base/hash.h"
 #include <string.h>
 
-static diag_loc at_file(model_loaded *m, const char *file) { return (diag_loc){.file = diag_intern(m->priv->sink, file)}; }
+static diag_loc at_file(model_loaded *m, const char *file) {
+  return (diag_loc){.file = diag_intern(m->priv->sink, file)};
+}
 
 static void put_shape(text *out, const uint64_t *shape, size_t rank) {
   text_puts(out, "[");
@@ -25,7 +27,9 @@ static void wrong_shape(model_loaded *m, const weight *w, ir_value v) {
   text file = {0}, wanted = {0};
   put_shape(&file, w->tensor->shape, w->tensor->rank);
   put_shape(&wanted, shape, type.rank);
-  diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, w->file), "tensor '%s': shape %s in the file, %s in the model; set the model's parameters by -D, or give the weights of this model",
+  diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, w->file),
+              "tensor '%s': shape %s in the file, %s in the model; set the model's parameters by -D, or give the "
+              "weights of this model",
               w->tensor->name, file.data, wanted.data);
   text_free(&file), text_free(&wanted);
 }
@@ -34,15 +38,19 @@ static taper_status check_finite(model_loaded *m, const weight *w, const model_o
   weight_scan s = weights_scan(w);
   if (s.nan + s.inf == 0) return TAPER_OK;
   if (options->need_weights && !options->allow_nonfinite) {
-    diag_report(m->priv->sink, DC_NONFINITE, at_file(m, w->file), "tensor '%s': holds %llu NaN and %llu infinite values, the first at element %llu; give sound weights, or --allow-nonfinite",
+    diag_report(m->priv->sink, DC_NONFINITE, at_file(m, w->file),
+                "tensor '%s': holds %llu NaN and %llu infinite values, the first at element %llu; give sound weights, "
+                "or --allow-nonfinite",
                 w->tensor->name, (unsigned long long)s.nan, (unsigned long long)s.inf, (unsigned long long)s.first);
     return TAPER_INVALID;
   }
-  diag_remark(m->priv->sink, "model", true, at_file(m, w->file), "tensor '%s' holds %llu NaN and %llu infinite values", w->tensor->name, (unsigned long long)s.nan, (unsigned long long)s.inf);
+  diag_remark(m->priv->sink, "model", true, at_file(m, w->file), "tensor '%s' holds %llu NaN and %llu infinite values",
+              w->tensor->name, (unsigned long long)s.nan, (unsigned long long)s.inf);
   return TAPER_OK;
 }
 
-static taper_status bind_one(model_loaded *m, weight_set *set, weight *w, ir_value v, const model_options *options, taper_error *error) {
+static taper_status bind_one(model_loaded *m, weight_set *set, weight *w, ir_value v, const model_options *options,
+                             taper_error *error) {
   if (!shape_fits(w->tensor, ir_type_of(m->module, v))) {
     w->consumed = true;
     wrong_shape(m, w, v);
@@ -53,7 +61,8 @@ static taper_status bind_one(model_loaded *m, weight_set *set, weight *w, ir_val
   if (status == TAPER_NOMEM) return status;
   if (status != TAPER_OK) {
     w->consumed = true;
-    diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, w->file), "%s", strstr(error->message, "tensor ") ? strstr(error->message, "tensor ") : error->message);
+    diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, w->file), "%s",
+                strstr(error->message, "tensor ") ? strstr(error->message, "tensor ") : error->message);
     return TAPER_OK;
   }
   if (check_finite(m, w, options) == TAPER_OK) ir_bind(m->module, v, data);
@@ -91,14 +100,17 @@ static taper_status bind_ones(model_loaded *m, ir_value v, const char *name, tap
   if (!ones) return TAPER_FAIL(error, TAPER_NOMEM, "no memory for tensor '%s'; free some", name);
   for (int64_t i = 0; i < n; i++) ones[i] = 1;
   ir_bind(m->module, v, ones);
-  diag_remark(m->priv->sink, "model", false, at_file(m, m->priv->weights.path), "tensor '%s' is absent and stays unused: the gate of its norm is 1", name);
+  diag_remark(m->priv->sink, "model", false, at_file(m, m->priv->weights.path),
+              "tensor '%s' is absent and stays unused: the gate of its norm is 1", name);
   return TAPER_OK;
 }
 
 static void missing(model_loaded *m, ir_value v, const char *name) {
   text type = {0};
   ir_print_type(&type, ir_type_of(m->module, v));
-  diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, m->priv->weights.path), "tensor '%s': is missing, the model reads it as %s; add it, or give the weights of this model", name, type.data);
+  diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, m->priv->weights.path),
+              "tensor '%s': is missing, the model reads it as %s; add it, or give the weights of this model", name,
+              type.data);
   text_free(&type);
 }
 
@@ -117,25 +129,31 @@ static extern_file *open_extern(model_loaded *m, const char *name, taper_error *
   taper_status status = weights_open(*name == '/' ? name : arena_printf(a, "%s%s", folder, name), &f->set, error);
   f->present = status == TAPER_OK;
   if (status == TAPER_IO) {
-    diag_remark(m->priv->sink, "model", true, at_file(m, m->place.source), "the constants of '%s' stay symbolic: %s", name, error->message);
+    diag_remark(m->priv->sink, "model", true, at_file(m, m->place.source), "the constants of '%s' stay symbolic: %s",
+                name, error->message);
     error->message[0] = 0;
   }
   return f;
 }
 
-static taper_status bind_extern(model_loaded *m, ir_value v, const char *file, const char *name, const model_options *options, taper_error *error) {
+static taper_status bind_extern(model_loaded *m, ir_value v, const char *file, const char *name,
+                                const model_options *options, taper_error *error) {
   error->message[0] = 0;
   extern_file *f = open_extern(m, file, error);
   if (!f->present) return *error->message ? TAPER_INVALID : TAPER_OK;
   weight *w = weights_find(&f->set, name);
   if (!w) {
-    diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, f->set.path), "tensor '%s': is missing, %s reads it; give the file that belongs to the IR text", name, m->place.source);
+    diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, f->set.path),
+                "tensor '%s': is missing, %s reads it; give the file that belongs to the IR text", name,
+                m->place.source);
     return TAPER_OK;
   }
   const char *hash = ir_attr_string(m->module, v, IR_ATTR_HASH, NULL);
   hash128 found = hash_bytes(w->tensor->data, (size_t)w->tensor->bytes);
   if (hash && strcmp(hash, found.hex) != 0) {
-    diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, w->file), "tensor '%s': its hash is %s, %s says %s; give the file that belongs to the IR text", name, found.hex, m->place.source, hash);
+    diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, w->file),
+                "tensor '%s': its hash is %s, %s says %s; give the file that belongs to the IR text", name, found.hex,
+                m->place.source, hash);
     return TAPER_OK;
   }
   return bind_one(m, &f->set, w, v, options, error);
@@ -148,7 +166,8 @@ static bool is_seen(const weight_set *set, const weight *w) {
   const st_tensor *t = w->tensor;
   size_t n = strlen(t->name);
   char table[512];
-  if (n < 6 || n >= sizeof table || strcmp(t->name + n - 5, ".seen") != 0 || t->dtype != ST_I64 || t->rank != 1) return false;
+  if (n < 6 || n >= sizeof table || strcmp(t->name + n - 5, ".seen") != 0 || t->dtype != ST_I64 || t->rank != 1)
+    return false;
   memcpy(table, t->name, n - 5);
   table[n - 5] = 0;
   const weight *of = weights_find(set, table);
@@ -161,28 +180,36 @@ static void report_unread(model_loaded *m) {
   for (const weight *w; (w = weights_unconsumed(set, &cursor));) {
     if (is_seen(set, w)) {
       if (!m->seen) m->seen = w->tensor;
-      diag_remark(m->priv->sink, "model", false, at_file(m, w->file), "tensor '%s' says how often each id was read in training", w->tensor->name);
+      diag_remark(m->priv->sink, "model", false, at_file(m, w->file),
+                  "tensor '%s' says how often each id was read in training", w->tensor->name);
       continue;
     }
-    diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, w->file), "tensor '%s': nothing in the model reads it; remove it, or name it in the model", w->tensor->name);
+    diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, w->file),
+                "tensor '%s': nothing in the model reads it; remove it, or name it in the model", w->tensor->name);
   }
-  if (weights_metadata(set, "taper.scale")) diag_remark(m->priv->sink, "model", false, at_file(m, set->path), "the metadata key 'taper.scale' is known and not used yet");
+  if (weights_metadata(set, "taper.scale"))
+    diag_remark(m->priv->sink, "model", false, at_file(m, set->path),
+                "the metadata key 'taper.scale' is known and not used yet");
 }
 
 taper_status bind_weights(model_loaded *m, const model_options *options, taper_error *error) {
   size_t before = diag_error_count(m->priv->sink);
   weight_set *set = &m->priv->weights;
   for (ir_value v = ir_first(m->module, IR_GLOBALS); v.id; v = ir_next(m->module, v)) {
-    const char *name = ir_attr_string(m->module, v, IR_ATTR_TENSOR, NULL), *file = ir_attr_string(m->module, v, IR_ATTR_FILE, NULL);
+    const char *name = ir_attr_string(m->module, v, IR_ATTR_TENSOR, NULL),
+               *file = ir_attr_string(m->module, v, IR_ATTR_FILE, NULL);
     bool weight_op = ir_is(m->module, v, IR_CONST) || ir_is(m->module, v, IR_PARAM);
     if (!weight_op || !name || !ir_is_symbolic(m->module, v)) continue;
     if (file && !options->ignore_weights) {
       TAPER_TRY(bind_extern(m, v, file, name, options, error));
     } else if (m->priv->has_weights) {
       weight *w = weights_find(set, name);
-      if (w) TAPER_TRY(bind_one(m, set, w, v, options, error));
-      else if (may_be_absent(m->module, v)) TAPER_TRY(bind_ones(m, v, name, error));
-      else missing(m, v, name);
+      if (w)
+        TAPER_TRY(bind_one(m, set, w, v, options, error));
+      else if (may_be_absent(m->module, v))
+        TAPER_TRY(bind_ones(m, v, name, error));
+      else
+        missing(m, v, name);
     }
   }
   if (m->priv->has_weights) report_unread(m);

@@ -19,7 +19,8 @@ taper_status build_passes(model_loaded *m, const build_options *options, diag_si
   return pipeline_run(m->module, NULL, &options->pass, &run, sink, &bug) ? TAPER_OK : in_sink(error, bug);
 }
 
-taper_status build_lower(model_loaded *m, const build_options *options, diag_sink *sink, plan **out, taper_error *error) {
+taper_status build_lower(model_loaded *m, const build_options *options, diag_sink *sink, plan **out,
+                         taper_error *error) {
   TAPER_TRY(build_passes(m, options, sink, error));
   *out = plan_make(m->module, "cpu", sink);
   return *out ? TAPER_OK : in_sink(error, false);
@@ -33,7 +34,8 @@ static bool static_bytes(ir_type type, size_t *out) {
   return true;
 }
 
-taper_status build_source(const model_loaded *m, const plan *p, text *out, char out_hash[33], diag_sink *sink, taper_error *error) {
+taper_status build_source(const model_loaded *m, const plan *p, text *out, char out_hash[33], diag_sink *sink,
+                          taper_error *error) {
   text ir = {0};
   const plan_tensor *tensors;
   size_t n = plan_tensors(p, &tensors), bytes;
@@ -42,15 +44,20 @@ taper_status build_source(const model_loaded *m, const plan *p, text *out, char 
   if (!h) return TAPER_FAIL(error, TAPER_NOMEM, "no memory for the IR text; free some");
   hash_update(h, ir.data, ir.size);
   for (size_t i = 0; i < n; i++)
-    if (ir_payload(m->module, tensors[i].value) && static_bytes(ir_type_of(m->module, tensors[i].value), &bytes)) hash_update(h, ir_payload(m->module, tensors[i].value), bytes);
+    if (ir_payload(m->module, tensors[i].value) && static_bytes(ir_type_of(m->module, tensors[i].value), &bytes))
+      hash_update(h, ir_payload(m->module, tensors[i].value), bytes);
   memcpy(out_hash, hash_end(h).hex, 33);
   text_free(&ir);
   return emit_source(p, out_hash, out, sink) ? TAPER_OK : in_sink(error, false);
 }
 
-taper_status build_asm(const text *source, const build_options *options, char **out, size_t *out_size, taper_error *error) {
+taper_status build_asm(const text *source, const build_options *options, char **out, size_t *out_size,
+                       taper_error *error) {
   const char *arch = options->arch_count ? options->archs[0] : "native";
-  emit_options e = {.cc = options->cc ? options->cc : "gcc", .target_triple = options->target_triple, .arch = arch, .save_temps = options->save_temps};
+  emit_options e = {.cc = options->cc ? options->cc : "gcc",
+                    .target_triple = options->target_triple,
+                    .arch = arch,
+                    .save_temps = options->save_temps};
   void *image = NULL;
   char *features = NULL;
   taper_status status = emit_compile(source->data, source->size, &e, true, &image, out_size, &features, error);
@@ -88,8 +95,10 @@ static void add_bytes(package_parts *k, const char *name, const void *data, size
   add(k, (st_source){.name = name, .dtype = ST_U8, .rank = 1, .shape = {bytes}, .data = data}, bytes);
 }
 
-/* A constant without bytes of its own (inline, splat, or an expression that no pass folded): its value, rounded once. */
-static taper_status make_data(const ir_module *m, const plan_tensor *t, size_t bytes, arena *a, const void **out, taper_error *error) {
+/* A constant without bytes of its own (inline, splat, or an expression that no pass folded): its value, rounded once.
+ */
+static taper_status make_data(const ir_module *m, const plan_tensor *t, size_t bytes, arena *a, const void **out,
+                              taper_error *error) {
   ir_tensor value = {0};
   TAPER_TRY(ir_eval_global(m, t->value, &value, error));
   float *data = arena_alloc(a, bytes ? bytes : 1);
@@ -99,13 +108,17 @@ static taper_status make_data(const ir_module *m, const plan_tensor *t, size_t b
   return TAPER_OK;
 }
 
-static taper_status add_weights(package_parts *k, const ir_module *m, const plan_tensor *tensors, size_t n, taper_error *error) {
+static taper_status add_weights(package_parts *k, const ir_module *m, const plan_tensor *tensors, size_t n,
+                                taper_error *error) {
   for (size_t i = 0; i < n; i++) {
     ir_type type = ir_type_of(m, tensors[i].value);
     size_t bytes;
     if (!static_bytes(type, &bytes) || type.dtype != IR_F32)
-      return TAPER_FAIL(error, TAPER_INTERNAL, "tensor '%s' is no f32 tensor of a fixed size: a defect of taperc; please report it", tensors[i].name);
-    st_source s = {.name = tensors[i].name, .dtype = ST_F32, .rank = type.rank, .data = ir_payload(m, tensors[i].value)};
+      return TAPER_FAIL(error, TAPER_INTERNAL,
+                        "tensor '%s' is no f32 tensor of a fixed size: a defect of taperc; please report it",
+                        tensors[i].name);
+    st_source s = {
+        .name = tensors[i].name, .dtype = ST_F32, .rank = type.rank, .data = ir_payload(m, tensors[i].value)};
     for (uint32_t d = 0; d < type.rank; d++) s.shape[d] = (uint64_t)type.dim[d];
     if (!s.data) TAPER_TRY(make_data(m, &tensors[i], bytes, &k->memory, &s.data, error));
     add(k, s, bytes);
@@ -114,20 +127,32 @@ static taper_status add_weights(package_parts *k, const ir_module *m, const plan
   return TAPER_OK;
 }
 
-static taper_status write_package(package_parts *k, const model_loaded *m, const char *hash, const char *path, taper_error *error) {
+static taper_status write_package(package_parts *k, const model_loaded *m, const char *hash, const char *path,
+                                  taper_error *error) {
   const char *name = m->name;
   size_t n = 0;
   st_pair metadata[16 + BUILD_MAX_ARCHS];
-  const st_pair fixed[] = {{"taper.package", "1"}, {"taper.features", ""}, {"taper.name", name}, {"taper.model", hash}, {"taper.target", "cpu"}, {"taper.arch", k->archs.data},
-                           {"taper.machine", "x86_64-le"}, {"taper.gates", m->gates}, {"taper.params", m->params}, {"taper.tokenizer", m->tokenizer},
-                           {"taper.options", k->options.data}, {"taper.versions", k->versions.data}, {"taper.hashes", k->hashes.data}};
+  const st_pair fixed[] = {{"taper.package", "1"},
+                           {"taper.features", ""},
+                           {"taper.name", name},
+                           {"taper.model", hash},
+                           {"taper.target", "cpu"},
+                           {"taper.arch", k->archs.data},
+                           {"taper.machine", "x86_64-le"},
+                           {"taper.gates", m->gates},
+                           {"taper.params", m->params},
+                           {"taper.tokenizer", m->tokenizer},
+                           {"taper.options", k->options.data},
+                           {"taper.versions", k->versions.data},
+                           {"taper.hashes", k->hashes.data}};
   for (; n < sizeof fixed / sizeof *fixed; n++) metadata[n] = fixed[n];
-  for (size_t i = 0; i < k->image_count; i++) metadata[n++] = (st_pair){arena_printf(&k->memory, "taper.cpu.%s", k->images[i].arch), k->images[i].features};
+  for (size_t i = 0; i < k->image_count; i++)
+    metadata[n++] = (st_pair){arena_printf(&k->memory, "taper.cpu.%s", k->images[i].arch), k->images[i].features};
   return st_write(path, k->sources, k->count, metadata, n, 64, error);
 }
 
-static taper_status assemble(package_parts *k, const model_loaded *m, const plan *p, const build_options *options, const char *path, diag_sink *sink, build_result *out,
-                             taper_error *error) {
+static taper_status assemble(package_parts *k, const model_loaded *m, const plan *p, const build_options *options,
+                             const char *path, diag_sink *sink, build_result *out, taper_error *error) {
   const char *compiler;
   const plan_tensor *tensors;
   size_t n = plan_tensors(p, &tensors);
@@ -156,7 +181,8 @@ static taper_status assemble(package_parts *k, const model_loaded *m, const plan
   return write_package(k, m, out->model_hash, path, error);
 }
 
-taper_status build_package(model_loaded *m, const build_options *options, const char *path, diag_sink *sink, build_result *out, taper_error *error) {
+taper_status build_package(model_loaded *m, const build_options *options, const char *path, diag_sink *sink,
+                           build_result *out, taper_error *error) {
   plan *p = NULL;
   package_parts k = {0};
   *out = (build_result){0};

@@ -32,13 +32,17 @@ typedef struct build_result {
 /* Runs the default pipeline over the model's module. */
 taper_status build_passes(model_loaded *m, const build_options *options, diag_sink *sink, taper_error *error);
 /* The same, and plans the module. */
-taper_status build_lower(model_loaded *m, const build_options *options, diag_sink *sink, plan **out, taper_error *error);
+taper_status build_lower(model_loaded *m, const build_options *options, diag_sink *sink, plan **out,
+                         taper_error *error);
 /* The source text of the image, and the hash of module and weights that it carries. */
-taper_status build_source(const model_loaded *m, const plan *p, text *out, char out_hash[33], diag_sink *sink, taper_error *error);
+taper_status build_source(const model_loaded *m, const plan *p, text *out, char out_hash[33], diag_sink *sink,
+                          taper_error *error);
 /* The assembler text of the first arch, from malloc. */
-taper_status build_asm(const text *source, const build_options *options, char **out, size_t *out_size, taper_error *error);
+taper_status build_asm(const text *source, const build_options *options, char **out, size_t *out_size,
+                       taper_error *error);
 /* Passes, plan, source, images, and the package at `path`. The model's weights must be bound. */
-taper_status build_package(model_loaded *m, const build_options *options, const char *path, diag_sink *sink, build_result *out, taper_error *error);
+taper_status build_package(model_loaded *m, const build_options *options, const char *path, diag_sink *sink,
+                           build_result *out, taper_error *error);
 
 /* One image, compiled or from the cache (a note with -v where the cache cannot be used). */
 typedef struct build_image {
@@ -49,11 +53,12 @@ typedef struct build_image {
   bool cached;
 } build_image;
 /* `compiler`: build_compiler_version's. */
-taper_status build_images(const text *source, const build_options *options, const char *compiler, diag_sink *sink, build_image out[BUILD_MAX_ARCHS], size_t *out_count,
-                          taper_error *error);
+taper_status build_images(const text *source, const build_options *options, const char *compiler, diag_sink *sink,
+                          build_image out[BUILD_MAX_ARCHS], size_t *out_count, taper_error *error);
 void build_images_free(build_image *images, size_t count);
 
-/* What a command that computes works with: a package of the user's, or a private one that is compiled in passing and gone when the process ends. */
+/* What a command that computes works with: a package of the user's, or a private one that is compiled in passing and
+ * gone when the process ends. */
 typedef struct build_opened {
   taper_model *model;
   model_loaded source; /* module NULL for a package */
@@ -68,8 +73,8 @@ typedef struct build_opened {
 } build_opened;
 
 /* build_close is legal after a failure. */
-taper_status build_open(const model_place *place, const model_options *model_opts, const build_options *options, const taper_model_options *runtime, diag_sink *sink,
-                        build_opened *out, taper_error *error);
+taper_status build_open(const model_place *place, const model_options *model_opts, const build_options *options,
+                        const taper_model_options *runtime, diag_sink *sink, build_opened *out, taper_error *error);
 /* Opens the runtime model anew: load times, thread counts. */
 taper_status build_reopen(build_opened *b, const taper_model_options *runtime, taper_error *error);
 void build_close(build_opened *b);

@@ -1,5 +1,6 @@
-/* The image cache: one file an entry, named by its key, verified by length and hash, replaced by rename. Whoever can write the folder can run code as the
-   user, so a folder that others may write, or that another user owns, is not used. */
+/* The image cache: one file an entry, named by its key, verified by length and hash, replaced by rename. Whoever can
+   write the folder can run code as the user, so a folder that others may write, or that another user owns, is not used.
+ */
 #include "compiler/driver/cache.h"
 #include "runtime/base/file.h"
 #include "runtime/base/hash.h"
@@ -44,9 +45,12 @@ static const char *unsafe(const char *folder) {
 bool cache_usable(const char *folder, const char **out_reason) {
   arena a = {0};
   *out_reason = NULL;
-  if (!folder) *out_reason = "neither TAPER_CACHE_DIR nor HOME is set";
-  else if (!make_folders(folder, &a)) *out_reason = file_error_text(errno);
-  else if (!(*out_reason = unsafe(folder)) && access(folder, W_OK | X_OK) != 0) *out_reason = file_error_text(errno);
+  if (!folder)
+    *out_reason = "neither TAPER_CACHE_DIR nor HOME is set";
+  else if (!make_folders(folder, &a))
+    *out_reason = file_error_text(errno);
+  else if (!(*out_reason = unsafe(folder)) && access(folder, W_OK | X_OK) != 0)
+    *out_reason = file_error_text(errno);
   arena_free(&a);
   return !*out_reason;
 }
@@ -93,12 +97,14 @@ bool cache_get(const char *folder, const char *key, void **out_image, size_t *ou
   return found;
 }
 
-bool cache_put(const char *folder, const char *key, const void *image, size_t size, const char *features, taper_error *error) {
+bool cache_put(const char *folder, const char *key, const void *image, size_t size, const char *features,
+               taper_error *error) {
   arena a = {0};
   text head = {0};
   file_writer w = {0};
   text_printf(&head, ENTRY_MAGIC "%s\n%s\n%zu\n", features, hash_bytes(image, size).hex, size);
-  taper_status status = head.failed ? TAPER_NOMEM : file_writer_open(arena_printf(&a, "%s/%s.image", folder, key), &w, error);
+  taper_status status =
+      head.failed ? TAPER_NOMEM : file_writer_open(arena_printf(&a, "%s/%s.image", folder, key), &w, error);
   if (status == TAPER_OK) status = file_writer_put(&w, head.data, head.size, error);
   if (status == TAPER_OK) status = file_writer_put(&w, image, size, error);
   if (status == TAPER_OK) status = file_writer_commit(&w, error);

@@ -13,6 +13,7 @@ bool cache_usable(const char *folder, const char **out_reason);
 /* Looks up KEY. A damaged entry is deleted and not found. Results from malloc. */
 bool cache_get(const char *folder, const char *key, void **out_image, size_t *out_size, char **out_features);
 /* false: cannot be written (the reason in error). */
-bool cache_put(const char *folder, const char *key, const void *image, size_t size, const char *features, taper_error *error);
+bool cache_put(const char *folder, const char *key, const void *image, size_t size, const char *features,
+               taper_error *error);
 
 #endif

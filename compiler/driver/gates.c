@@ -30,7 +30,8 @@ static void say_override(model_loaded *m, const model_define *gate) {
     text_puts(&t, ", in place of ");
     put_values(&t, stored->values, stored->count);
   }
-  diag_report(m->priv->sink, DC_SAID, (diag_loc){.file = diag_intern(m->priv->sink, m->place.path)}, "%s", t.data ? t.data : "");
+  diag_report(m->priv->sink, DC_SAID, (diag_loc){.file = diag_intern(m->priv->sink, m->place.path)}, "%s",
+              t.data ? t.data : "");
   text_free(&t);
 }
 
@@ -38,8 +39,10 @@ const front_gate *gates_collect(model_loaded *m, const model_options *options, s
   const weight_set *w = &m->priv->weights;
   size_t stored = m->priv->has_weights ? w->gate_count : 0, n = 0;
   front_gate *gates = ARENA_ARRAY(&m->priv->memory, front_gate, stored + options->gate_count + 1);
-  for (size_t i = 0; i < stored; i++) gates[n++] = (front_gate){w->gates[i].name, w->gates[i].values, w->gates[i].count, false};
-  for (size_t i = 0; i < options->gate_count; i++) gates[n++] = (front_gate){options->gates[i].name, &options->gates[i].value, 1, true};
+  for (size_t i = 0; i < stored; i++)
+    gates[n++] = (front_gate){w->gates[i].name, w->gates[i].values, w->gates[i].count, false};
+  for (size_t i = 0; i < options->gate_count; i++)
+    gates[n++] = (front_gate){options->gates[i].name, &options->gates[i].value, 1, true};
   *out_count = n;
   return gates;
 }
@@ -56,7 +59,8 @@ bool gates_apply(model_loaded *m, const model_options *options) {
       found = true;
     }
     if (found) continue;
-    diag_report(m->priv->sink, DC_MODEL_FILE, (diag_loc){.file = diag_intern(m->priv->sink, m->place.source)}, "there is no gate '%s'; give one of its gates", g->name);
+    diag_report(m->priv->sink, DC_MODEL_FILE, (diag_loc){.file = diag_intern(m->priv->sink, m->place.source)},
+                "there is no gate '%s'; give one of its gates", g->name);
     return false;
   }
   return true;
@@ -106,9 +110,11 @@ void gates_describe(model_loaded *m, const model_options *options) {
     text_put_quoted(&t, gates[i].name, strlen(gates[i].name), true);
     text_puts(&t, ": ");
     put_values(&t, gates[i].values, gates[i].count);
-    if (m->priv->has_weights && m->place.kind != MODEL_TIR && !stored_gate(m, gates[i].name) && !given_by_option(options, gates[i].name))
+    if (m->priv->has_weights && m->place.kind != MODEL_TIR && !stored_gate(m, gates[i].name) &&
+        !given_by_option(options, gates[i].name))
       diag_report(m->priv->sink, DC_GATE_OPEN, (diag_loc){.file = diag_intern(m->priv->sink, m->priv->weights.path)},
-                  "the metadata key 'taper.gates' has no value for gate '%s': taken as 1; give --gate %s=V or store it", gates[i].name, gates[i].name);
+                  "the metadata key 'taper.gates' has no value for gate '%s': taken as 1; give --gate %s=V or store it",
+                  gates[i].name, gates[i].name);
   }
   text_puts(&t, "}");
   text_puts(&p, "{");

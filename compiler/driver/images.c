@@ -20,10 +20,11 @@ bool build_arch_runs(const char *arch) {
   if (strcmp(arch, "native") == 0) return true;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+            __builtin_cpu_supports("bmi2");
   if (strcmp(arch, "x86-64-v3") == 0) return v3;
-  return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
+  return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 #else
   return false;
 #endif
@@ -36,7 +37,8 @@ static const char *best_arch(void) {
 
 taper_status build_compiler_version(const char *cc, arena *a, const char **out, taper_error *error) {
   int pipe_fd[2];
-  if (pipe2(pipe_fd, O_CLOEXEC) != 0) return TAPER_FAIL(error, TAPER_DEVICE, "no pipe to the C compiler: %s; close some files", file_error_text(errno));
+  if (pipe2(pipe_fd, O_CLOEXEC) != 0)
+    return TAPER_FAIL(error, TAPER_DEVICE, "no pipe to the C compiler: %s; close some files", file_error_text(errno));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, pipe_fd[1], STDOUT_FILENO);
@@ -50,33 +52,47 @@ taper_status build_compiler_version(const char *cc, arena *a, const char **out, 
   size_t n = 0;
   for (ssize_t got = 1; !failed && got > 0 && n < sizeof line - 1;) {
     got = read(pipe_fd[0], line + n, sizeof line - 1 - n);
-    if (got < 0 && errno == EINTR) got = 1;
-    else if (got > 0) n += (size_t)got;
+    if (got < 0 && errno == EINTR)
+      got = 1;
+    else if (got > 0)
+      n += (size_t)got;
   }
   close(pipe_fd[0]);
-  if (failed) return TAPER_FAIL(error, TAPER_DEVICE, "the C compiler '%s' cannot be run: %s; install gcc, or give --cc", cc, file_error_text(failed));
+  if (failed)
+    return TAPER_FAIL(error, TAPER_DEVICE, "the C compiler '%s' cannot be run: %s; install gcc, or give --cc", cc,
+                      file_error_text(failed));
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
   line[n] = 0;
   line[strcspn(line, "\n")] = 0;
   if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && n == 0) || !*line)
-    return TAPER_FAIL(error, TAPER_DEVICE, "'%s --version' says nothing, so it is no C compiler that is known; install gcc, or give --cc", cc);
+    return TAPER_FAIL(error, TAPER_DEVICE,
+                      "'%s --version' says nothing, so it is no C compiler that is known; install gcc, or give --cc",
+                      cc);
   *out = arena_strdup(a, line);
   return TAPER_OK;
 }
 
-/* Everything that an image depends on. */
-static const char *cache_key(const text *source, const build_options *o, const char *arch, const char *compiler, arena *a) {
-  hash128 text_hash = hash_bytes(source->data, source->size);
-  const char *all = arena_printf(a, "%s|%s|%s|%s|%s|%s", text_hash.hex, arch, o->target_triple ? o->target_triple : "", o->cc ? o->cc : "gcc", compiler, TAPER_VERSION_TEXT);
-  if (strcmp(arch, "native") == 0) /* what native means is the machine's */
-#define CPUF(word, macro) all = arena_printf(a, "%s|%d", all, __builtin_cpu_supports(word) != 0);
+/* What "native" means is the machine's. */
+static const char *host_features(arena *a) {
+  const char *all = "";
 #if defined(__x86_64__)
-  {
+  __builtin_cpu_init();
+#define CPUF(word, macro) all = arena_printf(a, "%s%d", all, __builtin_cpu_supports(word) != 0);
 #include "runtime/abi/cpu_features.def"
-  }
-#endif
 #undef CPUF
+#endif
+  return all;
+}
+
+/* Everything that an image depends on. */
+static const char *cache_key(const text *source, const build_options *o, const char *arch, const char *compiler,
+                             arena *a) {
+  const char *triple = o->target_triple ? o->target_triple : "", *cc = o->cc ? o->cc : "gcc",
+             *features = strcmp(arch, "native") == 0 ? host_features(a) : "";
+  hash128 h = hash_bytes(source->data, source->size);
+  const char *all =
+      arena_printf(a, "%s|%s|%s|%s|%s|%s|%s", h.hex, arch, triple, cc, compiler, TAPER_VERSION_TEXT, features);
   return arena_strdup(a, hash_bytes(all, strlen(all)).hex);
 }
 
@@ -84,28 +100,32 @@ static const char *usable_cache(const build_options *o, diag_sink *sink, arena *
   if (o->no_cache || o->save_temps) return NULL;
   const char *folder = cache_folder(a), *reason;
   if (cache_usable(folder, &reason)) return folder;
-  diag_remark(sink, "model", true, (diag_loc){.file = folder ? diag_intern(sink, folder) : "taperc"}, "images are not cached: %s; set TAPER_CACHE_DIR", reason);
+  diag_remark(sink, "model", true, (diag_loc){.file = folder ? diag_intern(sink, folder) : "taperc"},
+              "images are not cached: %s; set TAPER_CACHE_DIR", reason);
   return NULL;
 }
 
-static taper_status make_image(const text *source, const build_options *o, const char *folder, const char *compiler, diag_sink *sink, build_image *out, taper_error *error) {
+static taper_status make_image(const text *source, const build_options *o, const char *folder, const char *compiler,
+                               diag_sink *sink, build_image *out, taper_error *error) {
   arena a = {0};
   const char *key = folder ? cache_key(source, o, out->arch, compiler, &a) : NULL;
   taper_status status = TAPER_OK;
   out->cached = key && cache_get(folder, key, &out->data, &out->size, &out->features);
   if (!out->cached) {
-    emit_options e = {.cc = o->cc ? o->cc : "gcc", .target_triple = o->target_triple, .arch = out->arch, .save_temps = o->save_temps};
+    emit_options e = {
+        .cc = o->cc ? o->cc : "gcc", .target_triple = o->target_triple, .arch = out->arch, .save_temps = o->save_temps};
     status = emit_compile(source->data, source->size, &e, false, &out->data, &out->size, &out->features, error);
     taper_error why = {0};
     if (status == TAPER_OK && key && !cache_put(folder, key, out->data, out->size, out->features, &why))
-      diag_remark(sink, "model", true, (diag_loc){.file = diag_intern(sink, folder)}, "an image is not cached: %s", why.message);
+      diag_remark(sink, "model", true, (diag_loc){.file = diag_intern(sink, folder)}, "an image is not cached: %s",
+                  why.message);
   }
   arena_free(&a);
   return status;
 }
 
-taper_status build_images(const text *source, const build_options *o, const char *compiler, diag_sink *sink, build_image out[BUILD_MAX_ARCHS], size_t *out_count,
-                          taper_error *error) {
+taper_status build_images(const text *source, const build_options *o, const char *compiler, diag_sink *sink,
+                          build_image out[BUILD_MAX_ARCHS], size_t *out_count, taper_error *error) {
   arena a = {0};
   const char *folder = usable_cache(o, sink, &a);
   size_t n = o->arch_count ? o->arch_count : 1;

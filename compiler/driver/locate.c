@@ -42,10 +42,12 @@ static const char *last_part(const char *path, arena *a) {
 
 /* ---- checkpoints ---- */
 
-static taper_status check_file(const char *folder, const char *name, const char *expected, arena *a, taper_error *error) {
+static taper_status check_file(const char *folder, const char *name, const char *expected, arena *a,
+                               taper_error *error) {
   mapped_file map = {0};
   const char *path = join(a, folder, name);
-  if (strchr(name, '/') || !*name) return TAPER_FAIL(error, TAPER_INVALID, "manifest.json names the file '%s', which is no plain name", name);
+  if (strchr(name, '/') || !*name)
+    return TAPER_FAIL(error, TAPER_INVALID, "manifest.json names the file '%s', which is no plain name", name);
   TAPER_TRY(file_map(path, &map, error));
   hash128 h = hash_bytes(map.data, map.size);
   file_unmap(&map);
@@ -55,14 +57,16 @@ static taper_status check_file(const char *folder, const char *name, const char 
 
 /* The manifest's "files": {name: xxh3-128}. Every file named must be there and whole. */
 static taper_status check_files(json_scan *s, const char *folder, arena *a, taper_error *error) {
-  if (json_scan_next(s).kind != JS_OBJECT) return TAPER_FAIL(error, TAPER_INVALID, "manifest.json: 'files' is not an object");
+  if (json_scan_next(s).kind != JS_OBJECT)
+    return TAPER_FAIL(error, TAPER_INVALID, "manifest.json: 'files' is not an object");
   for (;;) {
     json_event key = json_scan_next(s);
     if (key.kind != JS_KEY) return TAPER_OK;
     char *name = arena_alloc(a, key.length + 1);
     json_decode(s, key, name, NULL);
     json_event value = json_scan_next(s);
-    if (value.kind != JS_STRING) return TAPER_FAIL(error, TAPER_INVALID, "manifest.json: the hash of '%s' is not a string", name);
+    if (value.kind != JS_STRING)
+      return TAPER_FAIL(error, TAPER_INVALID, "manifest.json: the hash of '%s' is not a string", name);
     char *hash = arena_alloc(a, value.length + 1);
     json_decode(s, value, hash, NULL);
     TAPER_TRY(check_file(folder, name, hash, a, error));
@@ -76,18 +80,25 @@ static taper_status check_checkpoint(const char *folder, arena *a, taper_error *
   TAPER_TRY(file_read(join(a, folder, "manifest.json"), MANIFEST_LIMIT, &data, &size, error));
   json_scan s;
   json_scan_init(&s, data, size);
-  taper_status status = json_scan_next(&s).kind == JS_OBJECT ? TAPER_OK : TAPER_FAIL(error, TAPER_INVALID, "manifest.json: not a JSON object");
+  taper_status status = json_scan_next(&s).kind == JS_OBJECT
+                            ? TAPER_OK
+                            : TAPER_FAIL(error, TAPER_INVALID, "manifest.json: not a JSON object");
   while (status == TAPER_OK) {
     json_event key = json_scan_next(&s);
     if (key.kind != JS_KEY) break;
-    if (json_is(&s, key, "files")) status = check_files(&s, folder, a, error);
-    else json_scan_skip(&s);
+    if (json_is(&s, key, "files"))
+      status = check_files(&s, folder, a, error);
+    else
+      json_scan_skip(&s);
   }
   if (status == TAPER_OK && (s.error || json_scan_next(&s).kind != JS_END))
-    status = TAPER_FAIL(error, TAPER_INVALID, "manifest.json: byte %zu: %s", s.at, s.error ? s.error : "text after the object");
+    status = TAPER_FAIL(error, TAPER_INVALID, "manifest.json: byte %zu: %s", s.at,
+                        s.error ? s.error : "text after the object");
   free(data);
-  if (status == TAPER_OK && !exists(join(a, folder, "model.tmodel"))) status = TAPER_FAIL(error, TAPER_INVALID, "model.tmodel is missing");
-  if (status == TAPER_OK && !exists(join(a, folder, "weights.safetensors"))) status = TAPER_FAIL(error, TAPER_INVALID, "weights.safetensors is missing");
+  if (status == TAPER_OK && !exists(join(a, folder, "model.tmodel")))
+    status = TAPER_FAIL(error, TAPER_INVALID, "model.tmodel is missing");
+  if (status == TAPER_OK && !exists(join(a, folder, "weights.safetensors")))
+    status = TAPER_FAIL(error, TAPER_INVALID, "weights.safetensors is missing");
   return status;
 }
 
@@ -111,7 +122,9 @@ static int newest_first(const void *a, const void *b) {
 
 static taper_status list_checkpoints(const char *folder, arena *a, step_list *out, taper_error *error) {
   DIR *d = opendir(folder);
-  if (!d) return TAPER_FAIL(error, TAPER_IO, "%s: cannot be listed: %s; check its permissions", folder, file_error_text(errno));
+  if (!d)
+    return TAPER_FAIL(error, TAPER_IO, "%s: cannot be listed: %s; check its permissions", folder,
+                      file_error_text(errno));
   for (struct dirent *e; (e = readdir(d));) {
     uint64_t step;
     if (!checkpoint_step(e->d_name, &step)) continue;
@@ -136,18 +149,22 @@ static void set_folder(model_place *out, const char *folder, model_kind kind, ar
     if (exists(join(a, folder, names[i]))) out->weights = join(a, folder, names[i]);
 }
 
-static taper_status locate_run(const char *path, const step_list *list, arena *a, diag_sink *sink, model_place *out, taper_error *error) {
+static taper_status locate_run(const char *path, const step_list *list, arena *a, diag_sink *sink, model_place *out,
+                               taper_error *error) {
   for (size_t i = 0; i < list->count; i++) {
     const char *folder = join(a, path, arena_printf(a, "checkpoint-%llu", (unsigned long long)list->steps[i]));
     taper_error why = {0};
     if (check_checkpoint(folder, a, &why) == TAPER_OK) {
       set_folder(out, folder, MODEL_CHECKPOINT, a);
-      diag_remark(sink, "model", false, (diag_loc){.file = diag_intern(sink, folder)}, "the newest complete checkpoint of %s", path);
+      diag_remark(sink, "model", false, (diag_loc){.file = diag_intern(sink, folder)},
+                  "the newest complete checkpoint of %s", path);
       return TAPER_OK;
     }
-    diag_report(sink, DC_SKIPPED_CHECKPOINT, (diag_loc){.file = diag_intern(sink, folder)}, "passed over: %s", why.message);
+    diag_report(sink, DC_SKIPPED_CHECKPOINT, (diag_loc){.file = diag_intern(sink, folder)}, "passed over: %s",
+                why.message);
   }
-  return TAPER_FAIL(error, TAPER_INVALID, "%s: none of its %zu checkpoints is complete; name another run", path, list->count);
+  return TAPER_FAIL(error, TAPER_INVALID, "%s: none of its %zu checkpoints is complete; name another run", path,
+                    list->count);
 }
 
 static taper_status locate_folder(const char *path, arena *a, diag_sink *sink, model_place *out, taper_error *error) {
@@ -155,7 +172,9 @@ static taper_status locate_folder(const char *path, arena *a, diag_sink *sink, m
   bool checkpoint = exists(join(a, path, "manifest.json"));
   if (exists(join(a, path, "model.tmodel"))) {
     if (!checkpoint && checkpoint_step(last_part(path, a), &step))
-      return TAPER_FAIL(error, TAPER_INVALID, "%s: the checkpoint is incomplete: manifest.json is missing; name another, or its run folder", path);
+      return TAPER_FAIL(error, TAPER_INVALID,
+                        "%s: the checkpoint is incomplete: manifest.json is missing; name another, or its run folder",
+                        path);
     if (checkpoint && check_checkpoint(path, a, error) != TAPER_OK)
       return taper_add_context(error, error ? error->status : TAPER_INVALID, "%s: the checkpoint is damaged", path);
     set_folder(out, path, checkpoint ? MODEL_CHECKPOINT : MODEL_FOLDER, a);
@@ -164,7 +183,8 @@ static taper_status locate_folder(const char *path, arena *a, diag_sink *sink, m
   step_list list = {0};
   TAPER_TRY(list_checkpoints(path, a, &list, error));
   if (list.count) return locate_run(path, &list, a, sink, out, error);
-  return TAPER_FAIL(error, TAPER_INVALID, "%s: the folder holds neither model.tmodel nor a checkpoint-<step>; name a model's folder", path);
+  return TAPER_FAIL(error, TAPER_INVALID,
+                    "%s: the folder holds neither model.tmodel nor a checkpoint-<step>; name a model's folder", path);
 }
 
 /* A safetensors file: header length, then '{'. */
@@ -180,10 +200,15 @@ static taper_status locate_safetensors(const char *path, model_place *out, taper
   bool package = st_metadata(&f, "taper.package") != NULL;
   st_close(&f);
   out->kind = MODEL_PACKAGE;
-  return package ? TAPER_OK : TAPER_FAIL(error, TAPER_INVALID, "%s: weights alone are no model; name their folder, or M.tmodel --weights %s", path, path);
+  return package
+             ? TAPER_OK
+             : TAPER_FAIL(error, TAPER_INVALID,
+                          "%s: weights alone are no model; name their folder, or M.tmodel --weights %s", path, path);
 }
 
-static bool begins(const mapped_file *map, const char *with) { return map->size >= strlen(with) && memcmp(map->data, with, strlen(with)) == 0; }
+static bool begins(const mapped_file *map, const char *with) {
+  return map->size >= strlen(with) && memcmp(map->data, with, strlen(with)) == 0;
+}
 
 static taper_status locate_file(const mapped_file *map, const char *path, model_place *out, taper_error *error) {
   out->source = path;
@@ -194,9 +219,13 @@ static taper_status locate_file(const mapped_file *map, const char *path, model_
   if (looks_like_safetensors(map)) return locate_safetensors(path, out, error);
   const char *remedy = NULL, *guess = file_guess(map->data, map->size, &remedy);
   if (guess) return TAPER_FAIL(error, TAPER_INVALID, "%s: is %s, not a model; %s", path, guess, remedy);
-  if (ends_with(path, ".tir") || begins(map, "tir ")) out->kind = MODEL_TIR;
-  else if (ends_with(path, ".tmodel")) out->kind = MODEL_SOURCE;
-  else return TAPER_FAIL(error, TAPER_INVALID, "%s: is no model that is known by its content or name; name a folder, M.tpack or M.tmodel", path);
+  if (ends_with(path, ".tir") || begins(map, "tir "))
+    out->kind = MODEL_TIR;
+  else if (ends_with(path, ".tmodel"))
+    out->kind = MODEL_SOURCE;
+  else
+    return TAPER_FAIL(error, TAPER_INVALID,
+                      "%s: is no model that is known by its content or name; name a folder, M.tpack or M.tmodel", path);
   return TAPER_OK;
 }
 

@@ -23,10 +23,12 @@ static taper_status in_sink(taper_error *error) {
   return TAPER_INVALID;
 }
 
-static taper_status lower_source(model_loaded *m, const char *source, size_t size, const model_options *options, taper_error *error) {
+static taper_status lower_source(model_loaded *m, const char *source, size_t size, const model_options *options,
+                                 taper_error *error) {
   arena *a = &m->priv->memory;
   front_define *defines = ARENA_ARRAY(a, front_define, options->define_count + 1);
-  for (size_t i = 0; i < options->define_count; i++) defines[i] = (front_define){options->defines[i].name, options->defines[i].value};
+  for (size_t i = 0; i < options->define_count; i++)
+    defines[i] = (front_define){options->defines[i].name, options->defines[i].value};
   front_options front = {.defines = defines, .define_count = options->define_count};
   front.gates = gates_collect(m, options, &front.gate_count);
   m->priv->front = front_parse(source, size, m->place.source, &front, m->priv->sink);
@@ -36,12 +38,15 @@ static taper_status lower_source(model_loaded *m, const char *source, size_t siz
   return m->module ? TAPER_OK : in_sink(error);
 }
 
-static taper_status parse_tir(model_loaded *m, const char *source, size_t size, const model_options *options, taper_error *error) {
+static taper_status parse_tir(model_loaded *m, const char *source, size_t size, const model_options *options,
+                              taper_error *error) {
   m->tokenizer = "none";
   m->module = ir_parse(source, size, m->place.source, m->priv->sink);
   if (!m->module || !ir_verify(m->module, m->priv->sink)) return in_sink(error);
   if (options->define_count)
-    return TAPER_FAIL(error, TAPER_INVALID, "%s: IR text has its sizes written out, so -D %s acts on nothing; give the .tmodel", m->place.source, options->defines[0].name);
+    return TAPER_FAIL(error, TAPER_INVALID,
+                      "%s: IR text has its sizes written out, so -D %s acts on nothing; give the .tmodel",
+                      m->place.source, options->defines[0].name);
   return gates_apply(m, options) ? TAPER_OK : in_sink(error);
 }
 
@@ -53,7 +58,8 @@ static size_t count_disabled(const ir_module *m) {
   return n;
 }
 
-taper_status model_load(const model_place *place, const model_options *options, diag_sink *sink, model_loaded *out, taper_error *error) {
+taper_status model_load(const model_place *place, const model_options *options, diag_sink *sink, model_loaded *out,
+                        taper_error *error) {
   out->place = *place;
   out->priv = calloc(1, sizeof *out->priv);
   if (!out->priv) return TAPER_FAIL(error, TAPER_NOMEM, "no memory to load a model; free some");
@@ -63,7 +69,8 @@ taper_status model_load(const model_place *place, const model_options *options, 
   size_t size = 0;
   bool tir = place->kind == MODEL_TIR;
   TAPER_TRY(file_read(place->source, tir ? TIR_LIMIT : SOURCE_LIMIT, &source, &size, error));
-  taper_status status = tir ? parse_tir(out, source, size, options, error) : lower_source(out, source, size, options, error);
+  taper_status status =
+      tir ? parse_tir(out, source, size, options, error) : lower_source(out, source, size, options, error);
   free(source);
   TAPER_TRY(status);
   out->name = arena_strdup(&out->priv->memory, ir_module_name(out->module));
@@ -118,13 +125,15 @@ static void on_disabled(void *user, const char *name, const ir_tensor *x) {
   }
 }
 
-taper_status model_disabled_error(const model_loaded *m, const int32_t *tokens, size_t n, double *out, taper_error *error) {
+taper_status model_disabled_error(const model_loaded *m, const int32_t *tokens, size_t n, double *out,
+                                  taper_error *error) {
   ir_module *copy = ir_clone(m->module);
   ir_region entry = ir_entry_find(copy, "forward");
   arena scratch = {0};
   ir_builder b = {.m = copy, .region = entry};
   for (ir_value v = ir_first(copy, entry); v.id; v = ir_next(copy, v)) {
-    if (!ir_op_has(ir_opcode_of(copy, v), OPF_NORM) || ir_attr_float(copy, v, IR_ATTR_EPS, 0) < MODEL_DISABLED_EPS) continue;
+    if (!ir_op_has(ir_opcode_of(copy, v), OPF_NORM) || ir_attr_float(copy, v, IR_ATTR_EPS, 0) < MODEL_DISABLED_EPS)
+      continue;
     ir_attr name = {.key = IR_ATTR_NAME, .u.s = arena_printf(&scratch, DISABLED_PREFIX "%u", v.id)};
     ir_value x = ir_operand(copy, v, 0);
     b.before = v;
@@ -132,7 +141,13 @@ taper_status model_disabled_error(const model_loaded *m, const int32_t *tokens, 
   }
   const int32_t zero = 0, all = (int32_t)n;
   disabled_probe probe = {copy, 0};
-  ir_eval_args args = {.batch = 1, .time = (int64_t)n, .tokens = tokens, .pos = &zero, .len = &all, .on_probe = on_disabled, .user = &probe};
+  ir_eval_args args = {.batch = 1,
+                       .time = (int64_t)n,
+                       .tokens = tokens,
+                       .pos = &zero,
+                       .len = &all,
+                       .on_probe = on_disabled,
+                       .user = &probe};
   ir_tensor logits = {0};
   taper_status status = ir_eval_entry(copy, entry, &args, &logits, 1, error);
   *out = probe.worst;

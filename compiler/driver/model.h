@@ -1,4 +1,5 @@
-/* model.h - any MODEL of the command line -> module with bound weights. Messages go to the sink; nothing is printed here. */
+/* model.h - any MODEL of the command line -> module with bound weights. Messages go to the sink; nothing is printed
+ * here. */
 #ifndef TAPERC_DRIVER_MODEL_H
 #define TAPERC_DRIVER_MODEL_H
 
@@ -22,7 +23,8 @@ typedef struct model_place {
   const char *folder;  /* of kind folder and checkpoint: the one that is used */
 } model_place;
 
-/* Finds out what `path` is. A run folder: the newest complete, undamaged checkpoint; each one passed over is warned of. */
+/* Finds out what `path` is. A run folder: the newest complete, undamaged checkpoint; each one passed over is warned of.
+ */
 taper_status model_locate(const char *path, arena *a, diag_sink *sink, model_place *out, taper_error *error);
 
 typedef struct model_define {
@@ -47,23 +49,25 @@ typedef struct model_loaded {
   const char *name;      /* of the model */
   const char *tokenizer; /* "bytes" or "none" */
   ir_module *module;
-  bool bound;            /* every weight has its data */
+  bool bound;                 /* every weight has its data */
   const char *gates, *params; /* JSON objects: gate name -> number or array; parameter -> number */
-  size_t disabled_norms; /* norms whose eps makes them a constant gain */
+  size_t disabled_norms;      /* norms whose eps makes them a constant gain */
   const st_tensor *seen; /* `<table>.seen`: how often an id was read in training; NULL where the weights do not say */
   struct model_private *priv;
 } model_loaded;
 
-/* Loads everything but a package. Zero *out first; model_free is legal after a failure. On failure either the sink has errors and error->message is
-   empty, or error says what failed. */
-taper_status model_load(const model_place *place, const model_options *options, diag_sink *sink, model_loaded *out, taper_error *error);
+/* Loads everything but a package. Zero *out first; model_free is legal after a failure. On failure either the sink has
+   errors and error->message is empty, or error says what failed. */
+taper_status model_load(const model_place *place, const model_options *options, diag_sink *sink, model_loaded *out,
+                        taper_error *error);
 void model_free(model_loaded *m);
 /* The canonical form of the source (--emit=ast). false: the model has no .tmodel source. */
 bool model_print_ast(const model_loaded *m, text *out);
 
-/* Of norms whose eps makes them a constant gain: the relative error of that reading, max var / (2 eps) over all of them and all positions of tokens[0..n).
-   The module must be as loaded (no pass has run). */
-taper_status model_disabled_error(const model_loaded *m, const int32_t *tokens, size_t n, double *out, taper_error *error);
+/* Of norms whose eps makes them a constant gain: the relative error of that reading, max var / (2 eps) over all of them
+   and all positions of tokens[0..n). The module must be as loaded (no pass has run). */
+taper_status model_disabled_error(const model_loaded *m, const int32_t *tokens, size_t n, double *out,
+                                  taper_error *error);
 #define MODEL_DISABLED_EPS 1e10
 
 #endif

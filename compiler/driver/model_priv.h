@@ -28,7 +28,8 @@ taper_status bind_weights(model_loaded *m, const model_options *options, taper_e
 const front_gate *gates_collect(model_loaded *m, const model_options *options, size_t *out_count);
 /* Sets GATE ops of IR text; false after an unknown name (reported). */
 bool gates_apply(model_loaded *m, const model_options *options);
-/* Fills m->gates and m->params; a note for each gate that --gate sets, a warning for each that the weights leave open. */
+/* Fills m->gates and m->params; a note for each gate that --gate sets, a warning for each that the weights leave open.
+ */
 void gates_describe(model_loaded *m, const model_options *options);
 
 #endif

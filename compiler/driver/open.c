@@ -7,13 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Compiles to a file of a private folder, which is gone from the file system before it is used: a kill leaves nothing behind. */
+/* Compiles to a file of a private folder, which is gone from the file system before it is used: a kill leaves nothing
+ * behind. */
 static taper_status make_private(build_opened *b, const build_options *options, diag_sink *sink, taper_error *error) {
   const char *temporary = getenv("TMPDIR");
   char *folder = arena_printf(&b->memory, "%s/taperc-XXXXXX", temporary && *temporary ? temporary : "/tmp");
   if (!mkdtemp(folder)) {
     b->writing = true;
-    return TAPER_FAIL(error, TAPER_IO, "%s: cannot be created: %s; set TMPDIR to a folder that can be written", folder, file_error_text(errno));
+    return TAPER_FAIL(error, TAPER_IO, "%s: cannot be created: %s; set TMPDIR to a folder that can be written", folder,
+                      file_error_text(errno));
   }
   const char *path = arena_printf(&b->memory, "%s/model.tpack", folder);
   taper_status status = build_package(&b->source, options, path, sink, &b->built, error);
@@ -22,7 +24,8 @@ static taper_status make_private(build_opened *b, const build_options *options, 
   unlink(path);
   rmdir(folder);
   if (status != TAPER_OK) return status;
-  if (b->fd < 0) return TAPER_FAIL(error, TAPER_IO, "%s: cannot be opened: %s; check TMPDIR", path, file_error_text(errno));
+  if (b->fd < 0)
+    return TAPER_FAIL(error, TAPER_IO, "%s: cannot be opened: %s; check TMPDIR", path, file_error_text(errno));
   b->path = arena_printf(&b->memory, "/proc/self/fd/%d", b->fd);
   return TAPER_OK;
 }
@@ -38,13 +41,14 @@ static const char *metadata(const build_opened *b, const char *key, const char *
   return value ? value : otherwise;
 }
 
-taper_status build_open(const model_place *place, const model_options *model_opts, const build_options *options, const taper_model_options *runtime, diag_sink *sink,
-                        build_opened *out, taper_error *error) {
+taper_status build_open(const model_place *place, const model_options *model_opts, const build_options *options,
+                        const taper_model_options *runtime, diag_sink *sink, build_opened *out, taper_error *error) {
   out->fd = -1;
   out->path = place->source;
   if (place->kind != MODEL_PACKAGE) {
     TAPER_TRY(model_load(place, model_opts, sink, &out->source, error));
-    if (!out->source.bound) return TAPER_FAIL(error, TAPER_INVALID, "%s: some constants have no data; give their file", place->path);
+    if (!out->source.bound)
+      return TAPER_FAIL(error, TAPER_INVALID, "%s: some constants have no data; give their file", place->path);
     TAPER_TRY(make_private(out, options, sink, error));
   }
   TAPER_TRY(st_open(out->path, &out->package, error));

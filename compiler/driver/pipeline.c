@@ -10,12 +10,17 @@ static bool unknown_pass(diag_sink *sink, const char *name) {
   names[n++] = "default";
   const char *nearest = words_nearest(name, names, n);
   diag_loc loc = {.file = "taperc"};
-  if (nearest) diag_report(sink, DC_COMMAND_LINE, loc, "option '--passes': there is no pass '%s'; did you mean '%s'?", name, nearest);
-  else diag_report(sink, DC_COMMAND_LINE, loc, "option '--passes': there is no pass '%s'; taperc opt --help lists them", name);
+  if (nearest)
+    diag_report(sink, DC_COMMAND_LINE, loc, "option '--passes': there is no pass '%s'; did you mean '%s'?", name,
+                nearest);
+  else
+    diag_report(sink, DC_COMMAND_LINE, loc, "option '--passes': there is no pass '%s'; taperc opt --help lists them",
+                name);
   return false;
 }
 
-bool pipeline_parse(const char *list, const pass_options *options, diag_sink *sink, const pass_info **out, size_t cap, size_t *out_n) {
+bool pipeline_parse(const char *list, const pass_options *options, diag_sink *sink, const pass_info **out, size_t cap,
+                    size_t *out_n) {
   size_t n = 0;
   for (const char *p = list; *p;) {
     char name[64];
@@ -27,11 +32,14 @@ bool pipeline_parse(const char *list, const pass_options *options, diag_sink *si
     bool all = strcmp(name, "default") == 0;
     if (!info && !all) return unknown_pass(sink, name);
     if (cap - n < pass_count()) {
-      diag_report(sink, DC_COMMAND_LINE, (diag_loc){.file = "taperc"}, "option '--passes': more than %zu passes; give fewer", cap - pass_count());
+      diag_report(sink, DC_COMMAND_LINE, (diag_loc){.file = "taperc"},
+                  "option '--passes': more than %zu passes; give fewer", cap - pass_count());
       return false;
     }
-    if (all) n += pass_pipeline(options, PASS_INFER, out + n, cap - n);
-    else out[n++] = info;
+    if (all)
+      n += pass_pipeline(options, PASS_INFER, out + n, cap - n);
+    else
+      out[n++] = info;
     p += length;
     if (*p == ',' && !*++p) return unknown_pass(sink, "");
   }
@@ -45,19 +53,24 @@ static bool suits(const ir_module *m, const pass_info *const *passes, size_t n, 
   while (v.id && !ir_is(m, v, IR_PARAM)) v = ir_next(m, v);
   for (size_t i = 0; v.id && i < n; i++) {
     if (passes[i]->use != PASS_INFER) continue;
-    diag_report(sink, DC_MODEL_FILE, ir_loc_of(m, v), "pass '%s' is for inference, and the module has parameters to train ('%s'); make them const, or leave out the pass", passes[i]->name,
-                ir_name_of(m, v) ? ir_name_of(m, v) : "?");
+    diag_report(sink, DC_MODEL_FILE, ir_loc_of(m, v),
+                "pass '%s' is for inference, and the module has parameters to train ('%s'); make them const, or leave "
+                "out the pass",
+                passes[i]->name, ir_name_of(m, v) ? ir_name_of(m, v) : "?");
     return false;
   }
   return true;
 }
 
-bool pipeline_run(ir_module *m, const char *list, const pass_options *options, const pass_run_options *run, diag_sink *sink, bool *out_bug) {
+bool pipeline_run(ir_module *m, const char *list, const pass_options *options, const pass_run_options *run,
+                  diag_sink *sink, bool *out_bug) {
   const pass_info *passes[PIPELINE_MAX];
   size_t n = 0;
   *out_bug = false;
-  if (!list) n = pass_pipeline(options, PASS_INFER, passes, PIPELINE_MAX);
-  else if (!pipeline_parse(list, options, sink, passes, PIPELINE_MAX, &n)) return false;
+  if (!list)
+    n = pass_pipeline(options, PASS_INFER, passes, PIPELINE_MAX);
+  else if (!pipeline_parse(list, options, sink, passes, PIPELINE_MAX, &n))
+    return false;
   if (!suits(m, passes, n, sink)) return false;
   pass_run_options with_bug = *run;
   with_bug.out_bug = out_bug;
@@ -66,6 +79,6 @@ bool pipeline_run(ir_module *m, const char *list, const pass_options *options, c
 
 void pipeline_print_options(const pass_options *o, text *out) {
   static const char *const folds[] = {[FOLD_FULL] = "full", [FOLD_EXPLICIT] = "explicit", [FOLD_NONE] = "none"};
-  text_printf(out, "-O%d --norms=%s --fold=%s%s%s", o->level, o->norms == NORMS_KERNEL ? "kernel" : "deferred", folds[o->fold],
-              o->untie ? " --untie" : "", o->split_scale ? " --split-scale" : "");
+  text_printf(out, "-O%d --norms=%s --fold=%s%s%s", o->level, o->norms == NORMS_KERNEL ? "kernel" : "deferred",
+              folds[o->fold], o->untie ? " --untie" : "", o->split_scale ? " --split-scale" : "");
 }

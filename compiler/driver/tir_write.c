@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const st_dtype dtypes[] = {[IR_F32] = ST_F32, [IR_BF16] = ST_BF16, [IR_F16] = ST_F16, [IR_I32] = ST_I32, [IR_I8] = ST_I8};
+static const st_dtype dtypes[] = {
+    [IR_F32] = ST_F32, [IR_BF16] = ST_BF16, [IR_F16] = ST_F16, [IR_I32] = ST_I32, [IR_I8] = ST_I8};
 
 /* The folder of `path` with all links resolved, or NULL. */
 static char *real_folder(const char *path, arena *a) {
@@ -36,11 +37,14 @@ static const char *relative(const char *file, const char *path, arena *a) {
   return result;
 }
 
-static void set_string(ir_module *m, ir_value v, ir_attr_key key, const char *s) { ir_set_attr(m, v, (ir_attr){.key = key, .u.s = s}); }
+static void set_string(ir_module *m, ir_value v, ir_attr_key key, const char *s) {
+  ir_set_attr(m, v, (ir_attr){.key = key, .u.s = s});
+}
 
 /* The weights' own tensor behind a constant, or NULL. */
 static const weight *stored(const model_loaded *m, ir_value v) {
-  const char *name = ir_attr_string(m->module, v, IR_ATTR_TENSOR, NULL), *file = ir_attr_string(m->module, v, IR_ATTR_FILE, NULL);
+  const char *name = ir_attr_string(m->module, v, IR_ATTR_TENSOR, NULL),
+             *file = ir_attr_string(m->module, v, IR_ATTR_FILE, NULL);
   if (!name) return NULL;
   if (!file) return m->priv->has_weights ? weights_find(&m->priv->weights, name) : NULL;
   for (extern_file *f = m->priv->externs; f; f = f->next)
@@ -72,8 +76,10 @@ static taper_status write_text(const text *t, const char *path, taper_error *err
   if (t->failed) return TAPER_FAIL(error, TAPER_NOMEM, "no memory for the IR text; free some");
   TAPER_TRY(file_writer_open(path, &w, error));
   taper_status status = file_writer_put(&w, t->data, t->size, error);
-  if (status == TAPER_OK) status = file_writer_commit(&w, error);
-  else file_writer_abort(&w);
+  if (status == TAPER_OK)
+    status = file_writer_commit(&w, error);
+  else
+    file_writer_abort(&w);
   return status;
 }
 
@@ -81,7 +87,8 @@ taper_status tir_write(model_loaded *m, const char *path, taper_error *error) {
   arena a = {0};
   ir_module *module = m->module;
   const char *slash = strrchr(path, '/');
-  const char *tensors = arena_printf(&a, "%s.safetensors", path), *beside = arena_printf(&a, "%s.safetensors", slash ? slash + 1 : path);
+  const char *tensors = arena_printf(&a, "%s.safetensors", path),
+             *beside = arena_printf(&a, "%s.safetensors", slash ? slash + 1 : path);
   st_source *list = ARENA_ARRAY(&a, st_source, ir_value_limit(module) + 1);
   size_t n = 0;
   for (ir_value v = ir_first(module, IR_GLOBALS); v.id; v = ir_next(module, v)) {

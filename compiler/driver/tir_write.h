@@ -4,7 +4,8 @@
 
 #include "compiler/driver/model.h"
 
-/* Constants that lie in a weights file stay there: their ops get `file` (relative to `path`), `tensor` and `hash`. The others go to the new file. */
+/* Constants that lie in a weights file stay there: their ops get `file` (relative to `path`), `tensor` and `hash`. The
+ * others go to the new file. */
 taper_status tir_write(model_loaded *m, const char *path, taper_error *error);
 
 #endif

@@ -37,6 +37,8 @@ const char *words_nearest(const char *word, const char *const *words, size_t n) 
 }
 
 void words_put_number(text *out, double value) {
-  if (value >= -1e15 && value <= 1e15 && trunc(value) == value && !(value == 0 && signbit(value))) text_printf(out, "%lld", (long long)value);
-  else text_put_double(out, value);
+  if (value >= -1e15 && value <= 1e15 && trunc(value) == value && !(value == 0 && signbit(value)))
+    text_printf(out, "%lld", (long long)value);
+  else
+    text_put_double(out, value);
 }

@@ -4,10 +4,12 @@
 
 #include "runtime/base/text.h"
 
-/* The one of words[0..n) that is a small edit away from `word` (insertions, deletions, replacements, swaps); NULL: none is near. */
+/* The one of words[0..n) that is a small edit away from `word` (insertions, deletions, replacements, swaps); NULL: none
+ * is near. */
 const char *words_nearest(const char *word, const char *const *words, size_t n);
 
-/* The shortest decimal that reads back; whole numbers without an exponent ("1000", where text_put_double has "1e+03"). */
+/* The shortest decimal that reads back; whole numbers without an exponent ("1000", where text_put_double has "1e+03").
+ */
 void words_put_number(text *out, double value);
 
 #endif
