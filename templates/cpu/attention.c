@@ -15,13 +15,13 @@
 #define P_Q_WIDTH 48
 #define P_Q_START 0
 #define P_COMMENT /* y = softmax(scale q K) V */
+struct P_ARGS {
+  uint64_t b0, b1;
+  uint32_t s0, s1;
+};
 #endif
 P_COMMENT
-struct P_ARGS {
-  uint64_t q, y;
-  uint32_t keys, values;
-};
-LOCAL void P_NAME(const taper_ctx *c, const void *args) {
+STAGE void P_NAME(const taper_ctx *c, const void *args) {
   const struct P_ARGS *a = args;
   const uint32_t context = c->context;
   float *sums = c->scratch, *mix = sums + P_GROUP * TILE, *scores = mix + P_GROUP * P_VALUE_PITCH;
@@ -33,10 +33,10 @@ LOCAL void P_NAME(const taper_ctx *c, const void *args) {
     const uint32_t first = 0;
 #endif
     const uint32_t tile = first / TILE, tiles = last / TILE + 1 - tile, base = tile * TILE;
-    const float *keys = c->state[a->keys] + ((size_t)(uint32_t)c->slot[r] * P_KV_HEADS + h) * context * P_KEY_DIM;
-    const float *values = c->state[a->values] + ((size_t)(uint32_t)c->slot[r] * P_KV_HEADS + h) * context * P_VALUE_PITCH;
-    const float *q = buffer_row(c, a->q, P_Q_WIDTH, r) + P_Q_START + h * P_GROUP * P_KEY_DIM;
-    float *y = buffer_row(c, a->y, P_KV_HEADS * P_GROUP * P_VALUE_DIM, r) + h * P_GROUP * P_VALUE_DIM;
+    const float *keys = c->state[a->s0] + ((size_t)(uint32_t)c->slot[r] * P_KV_HEADS + h) * context * P_KEY_DIM;
+    const float *values = c->state[a->s1] + ((size_t)(uint32_t)c->slot[r] * P_KV_HEADS + h) * context * P_VALUE_PITCH;
+    const float *q = buffer_row(c, a->b0, P_Q_WIDTH, r) + P_Q_START + h * P_GROUP * P_KEY_DIM;
+    float *y = buffer_row(c, a->b1, P_KV_HEADS * P_GROUP * P_VALUE_DIM, r) + h * P_GROUP * P_VALUE_DIM;
     for (uint32_t g = 0, some; g < P_GROUP; g += some) {
       const float *x[DOT_ROWS];
       some = dot_rows(P_GROUP - g);

@@ -11,7 +11,7 @@
 struct P_ARGS { uint64_t b0; };
 #endif
 P_COMMENT
-LOCAL void P_NAME(const taper_ctx *c, const void *args) {
+STAGE void P_NAME(const taper_ctx *c, const void *args) {
   const struct P_ARGS *a = args;
 #if P_HAS_PROLOGUE
 #if P_OUT_ROWS

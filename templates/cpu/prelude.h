@@ -15,6 +15,9 @@
 #define TILE TAPER_TILE
 #define INLINE static inline __attribute__((always_inline, unused))
 #define LOCAL static __attribute__((noinline, unused))
+#if !defined(STAGE)
+#define STAGE LOCAL
+#endif
 
 typedef float vf __attribute__((vector_size(VL * 4)));
 typedef int32_t vi __attribute__((vector_size(VL * 4)));

@@ -18,7 +18,7 @@
 struct P_ARGS { uint64_t b0, b1; uint32_t w0; };
 #endif
 P_COMMENT
-INLINE void P_NAME(const taper_ctx *c, const struct P_ARGS *a, span units) {
+STAGE void P_NAME(const taper_ctx *c, const struct P_ARGS *a, span units) {
 #if P_OUT_ROWS
   const uint32_t rows = c->out_rows;
 #else
