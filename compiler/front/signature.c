@@ -80,7 +80,7 @@ static void add_attrs(signature *s, ir_opcode op) {
   size_t required_count = 0;
   formal *last = NULL;
   for (unsigned key = 0; key < IR_ATTR_COUNT; key++) {
-    bool required, hidden = key == IR_ATTR_NAME;
+    bool required, hidden = key == IR_ATTR_NAME || key == IR_ATTR_GROUP;
     if (!ir_op_accepts(op, (ir_attr_key)key, &required)) continue;
     for (size_t i = 0; i < SURFACE_COUNT; i++) hidden |= surface[i].op == op && surface[i].key == key;
     if (hidden) continue;
