@@ -65,12 +65,20 @@ static void put_stage_numbers(const sourcer *s, size_t f, text *out) {
   text_puts(out, "'");
 }
 
+typedef struct op_list { ir_value ops[64]; size_t count; } op_list;
+
+static void note_op(op_list *l, ir_value v) {
+  for (size_t i = 0; i < l->count; i++)
+    if (ir_same(l->ops[i], v)) return;
+  if (l->count < 64) l->ops[l->count++] = v;
+}
+
 static void put_op(const sourcer *s, ir_value v, text *out) {
   text line = {0};
   ir_print_op(s->p->m, v, &line);
-  text_puts(out, "\n     ");
   size_t n = line.size && line.data[line.size - 1] == '\n' ? line.size - 1 : line.size;
   char *copy = n ? strndup(line.data, n < 160 ? n : 160) : NULL;
+  text_puts(out, "\n     ");
   if (copy) emit_in_comment(out, copy);
   free(copy);
   text_free(&line);
@@ -78,13 +86,15 @@ static void put_op(const sourcer *s, ir_value v, text *out) {
 
 static void put_comment(const sourcer *s, size_t f, text *out) {
   const plan_stage *first = &s->p->stages[s->functions[f].first];
+  op_list l = {.count = 0};
+  for (size_t i = 0; i < first->step_count; i++) note_op(&l, first->steps[i].op);
+  for (size_t g = 0; g < first->segment_count; g++) {
+    for (size_t i = 0; i < first->segments[g].root_count; i++) note_op(&l, first->segments[g].roots[i].linear);
+    for (size_t i = 0; i < first->segments[g].step_count; i++) note_op(&l, first->segments[g].steps[i].op);
+  }
   text_puts(out, "/* ");
   put_stage_numbers(s, f, out);
-  for (size_t i = 0; i < first->step_count; i++) put_op(s, first->steps[i].op, out);
-  for (size_t g = 0; g < first->segment_count; g++) {
-    for (size_t i = 0; i < first->segments[g].root_count; i++) put_op(s, first->segments[g].roots[i].linear, out);
-    for (size_t i = 0; i < first->segments[g].step_count; i++) put_op(s, first->segments[g].steps[i].op, out);
-  }
+  for (size_t i = 0; i < l.count; i++) put_op(s, l.ops[i], out);
   text_puts(out, " */\n");
 }
 
@@ -163,7 +173,7 @@ static void put_rotary(const sourcer *s) {
 static void put_image(const sourcer *s, const char *model_hash) {
   const plan *p = s->p;
   const plan_memory *m = &p->memory;
-  text_puts(s->out, "extern const taper_image taper_image;\n__attribute__((visibility(\"default\"))) const taper_image taper_image = {\n");
+  text_puts(s->out, "extern const taper_image image __asm__(\"taper_image\") __attribute__((visibility(\"default\")));\nconst taper_image image = {\n");
   text_puts(s->out, "    TAPER_ABI_MAGIC, TAPER_ABI_VERSION, sizeof(taper_image),\n");
   text_printf(s->out, "    %u, %u, %u, 8, /* vocab, context, width, max_batch */\n", p->vocab, p->context, p->width);
   text_printf(s->out, "    %zu, %zu, %zu, %zu, %zu, /* stages, weights, states, rotary tables, probes */\n", p->stage_count, p->weight_count, p->state_count,

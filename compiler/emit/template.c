@@ -80,7 +80,7 @@ static bool put_line(const char *s, size_t n, const emit_value *values, size_t c
       i += w;
       continue;
     }
-    out->size -= indent, out->data[out->size] = 0;
+    if (out->size) out->size -= indent, out->data[out->size] = 0;
     put_lines(value, indent, out);
     break;
   }

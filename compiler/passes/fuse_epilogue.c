@@ -133,8 +133,10 @@ static int32_t place(fuser *f, ir_value v, execution_class k) {
   int32_t last = f->source[v.id], settled = settled_stage(f, v, 0);
   if (k == EXEC_LINEAR) return settled > last && f->kind[settled] == STAGE_LINEAR ? settled : find_stage(f, last + 1, STAGE_LINEAR, f->out[v.id]);
   if (k == EXEC_ATTENTION) return add_stage(f, STAGE_ATTENTION, false);
-  if (joins(f, v, k, last)) return last;
-  if (may_wait(f, v, 0)) return WAITS;
+  bool can_join = joins(f, v, k, last);
+  if (can_join && f->kind[last] == STAGE_LINEAR) return last;
+  if (may_wait(f, v, 0)) return WAITS; /* also where it could join a row stage: then every layer looks alike */
+  if (can_join) return last;
   return find_stage(f, last + 1, STAGE_ROWS, f->out[v.id]);
 }
 

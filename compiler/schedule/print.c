@@ -26,7 +26,8 @@ static void print_operand(const plan *p, const plan_operand *o, text *t) {
 static void print_step(const plan *p, const plan_step *s, size_t i, const char *letter, text *t) {
   text_printf(t, "    %s%zu = %s", letter, i, name_of(p, s->op));
   for (size_t j = 0; j < s->operand_count; j++) {
-    if (!ir_operand(p->m, s->op, j).id && !ir_is(p->m, s->op, IR_RETURN)) continue;
+    ir_value x = ir_operand(p->m, s->op, j);
+    if (!x.id || (ir_type_of(p->m, x).dtype == IR_I32 && ir_type_of(p->m, x).rank == 1)) continue; /* pos and len come with the rows */
     text_puts(t, j ? ", " : " ");
     print_operand(p, &s->operands[j], t);
   }
