@@ -189,7 +189,7 @@ static void simplify(pass_context *c, ir_region entry) {
     ir_value same = same_as(c->m, v);
     if (!same.id) continue;
     ir_replace_uses(c->m, v, same);
-    ir_erase(c->m, v);
+    pass_erase_chain(c, v);
     c->changed = true;
   }
 }

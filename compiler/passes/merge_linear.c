@@ -73,14 +73,20 @@ static ir_value concat_of(pass_context *c, const member *g, size_t n, int which,
   return pass_expr(c, g[0].op[LINEAR_OP], IR_CONCAT, parts, n, &axis, 1);
 }
 
+/* The length of the longest prefix of whole words, with its dot, that two names share. */
+static size_t shared_prefix(const char *a, const char *b) {
+  size_t prefix = 0;
+  for (size_t i = 0; a[i] && a[i] == b[i]; i++)
+    if (a[i] == '.' && b[i + 1]) prefix = i + 1;
+  return prefix;
+}
+
 /* layers.0.attn.q, layers.0.attn.k, layers.0.attn.v: layers.0.attn.q+k+v */
 static const char *merged_name(pass_context *c, const member *g, size_t n) {
-  const char *first = pass_label(c, g[0].op[LINEAR_OP]), *result = first, *dot = strrchr(first, '.');
-  size_t prefix = dot ? (size_t)(dot - first) + 1 : 0;
+  const char *first = pass_label(c, g[0].op[LINEAR_OP]), *result = first;
   for (size_t k = 1; k < n; k++) {
     const char *label = pass_label(c, g[k].op[LINEAR_OP]);
-    bool shared = strncmp(label, first, prefix) == 0 && label[prefix];
-    result = arena_printf(&c->scratch, "%s+%s", result, shared ? label + prefix : label);
+    result = arena_printf(&c->scratch, "%s+%s", result, label + shared_prefix(first, label));
   }
   return result;
 }
