@@ -39,11 +39,6 @@ typedef struct ir_param_data {
   double value;
 } ir_param_data;
 
-typedef struct ir_string_list {
-  const char *text;
-  struct ir_string_list *next;
-} ir_string_list;
-
 typedef struct ir_memory_list {
   void *data;
   struct ir_memory_list *next;
@@ -58,7 +53,8 @@ struct ir_module {
   uint32_t region_count, region_cap;
   ir_node **nodes; /* [0] unused */
   uint32_t node_count, node_cap;
-  ir_string_list *files;
+  const char **files; /* open addressing */
+  size_t file_count, file_cap;
   ir_memory_list *payloads;
 };
 

@@ -129,15 +129,28 @@ void ir_set_name(ir_module *m, ir_value v, const char *name) {
     ir_node_at(m, v)->name = name ? arena_strdup(&m->mem, name) : NULL;
 }
 
-/* Few files occur in a module, and the last one most often. */
+static const char **file_slot(const ir_module *m, const char *file) {
+  uint64_t h = 14695981039346656037u;
+  for (const char *s = file; *s; s++) h = (h ^ (unsigned char)*s) * 1099511628211u;
+  size_t i = (size_t)(h ^ h >> 32) & (m->file_cap - 1);
+  while (m->files[i] && strcmp(m->files[i], file) != 0) i = (i + 1) & (m->file_cap - 1);
+  return &m->files[i];
+}
+
 const char *ir_intern_file(ir_module *m, const char *file) {
   if (!file) return NULL;
-  for (ir_string_list *f = m->files; f; f = f->next)
-    if (f->text == file || strcmp(f->text, file) == 0) return f->text;
-  ir_string_list *f = ARENA_NEW(&m->mem, ir_string_list);
-  *f = (ir_string_list){arena_strdup(&m->mem, file), m->files};
-  m->files = f;
-  return f->text;
+  if (m->file_count * 2 >= m->file_cap) {
+    const char **old = m->files;
+    size_t cap = m->file_cap;
+    m->file_cap = cap ? cap * 2 : 8;
+    m->files = ARENA_ARRAY(&m->mem, const char *, m->file_cap);
+    for (size_t i = 0; i < cap; i++)
+      if (old[i]) *file_slot(m, old[i]) = old[i];
+  }
+  const char **slot = file_slot(m, file);
+  if (*slot) return *slot;
+  m->file_count++;
+  return *slot = arena_strdup(&m->mem, file);
 }
 
 void ir_set_loc(ir_module *m, ir_value v, diag_loc loc) {

@@ -54,7 +54,7 @@ static bool parse_operands(tir_parser *p, op_text *o) {
 }
 
 static bool parse_floats(tir_parser *p, ir_attr *a) {
-  double *data = ARENA_ARRAY(&p->mem, double, IR_MAX_INLINE);
+  double data[IR_MAX_INLINE];
   if (!tir_expect(p, '[')) return false;
   do {
     if (a->u.floats.n == IR_MAX_INLINE)
@@ -63,7 +63,7 @@ static bool parse_floats(tir_parser *p, ir_attr *a) {
     if (!tir_double(p, &data[a->u.floats.n])) return false;
     a->u.floats.n++;
   } while (tir_accept(p, ','));
-  a->u.floats.data = data;
+  a->u.floats.data = arena_copy(&p->mem, data, a->u.floats.n * sizeof *data);
   return tir_expect(p, ']');
 }
 
@@ -185,6 +185,9 @@ static bool add_op(tir_parser *p, op_text *o) {
     good = tir_error(p, DC_IR_TYPE, at, "%s", message.data ? message.data : "wrong type");
   }
   text_free(&message);
+  p->operand_total += o->operand_count;
+  if (p->operand_total > TIR_MAX_ALL_OPERANDS)
+    return tir_error(p, DC_IR_LIMIT, &o->op_at, "more than %d operands in all", TIR_MAX_ALL_OPERANDS);
   if (ir_value_limit(p->m) > TIR_MAX_OPS) return tir_error(p, DC_IR_LIMIT, &o->op_at, "more than %d ops", TIR_MAX_OPS);
   if (!good) return false;
   ir_value v =

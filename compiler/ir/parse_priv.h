@@ -5,7 +5,8 @@
 #include "compiler/ir/lex.h"
 
 enum {
-  TIR_MAX_OPS = 500000,
+  TIR_MAX_OPS = 200000,
+  TIR_MAX_ALL_OPERANDS = 1000000,
   TIR_MAX_OPERANDS = 4096,
   TIR_MAX_ENTRIES = 64,
   TIR_MAX_PARAMS = 4096,
@@ -32,6 +33,7 @@ typedef struct tir_parser {
   arena mem;
   tir_name *names; /* open addressing; text NULL: free */
   size_t name_count, name_cap;
+  size_t operand_total;
   ir_value *operands; /* [TIR_MAX_OPERANDS] of the op being read */
 } tir_parser;
 
