@@ -58,7 +58,8 @@ int main(int argc, char **argv) {
   if (argc != 4) return std::fprintf(stderr, "usage: embed PACKAGE PROMPT PROMPT\n"), 2;
   taper_error error{};
   taper_model *raw = nullptr;
-  if (taper_model_open(argv[1], nullptr, &raw, &error) != TAPER_OK) return std::fprintf(stderr, "embed: %s\n", error.message), 1;
+  if (taper_model_open(argv[1], nullptr, &raw, &error) != TAPER_OK)
+    return std::fprintf(stderr, "embed: %s\n", error.message), 1;
   Model model(raw);
   std::string texts[2], failures[2];
   std::thread threads[2];
@@ -66,9 +67,7 @@ int main(int argc, char **argv) {
     threads[i] = std::thread([&, i] {
       try {
         texts[i] = answer(model.get(), argv[2 + i], i);
-      } catch (const std::exception &e) {
-        failures[i] = e.what();
-      }
+      } catch (const std::exception &e) { failures[i] = e.what(); }
     });
   }
   for (std::thread &t : threads) t.join();

@@ -15,7 +15,8 @@ static int print(void *user, const char *text, size_t bytes) {
 }
 
 static int generate(taper_session *session, const int32_t *prompt, size_t n, size_t max_tokens, taper_error *error) {
-  static const char *const words[] = {"the length asked for", "the end token", "a stop string", "the end of the context", "the reader's wish"};
+  static const char *const words[] = {"the length asked for", "the end token", "a stop string",
+                                      "the end of the context", "the reader's wish"};
   taper_generation options;
   taper_finish finish;
   taper_generation_init(&options);
@@ -37,7 +38,8 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: generate PACKAGE PROMPT MAX_TOKENS\n");
     return 2;
   }
-  if (taper_model_open(argv[1], NULL, &model, &error) == TAPER_OK && taper_session_new(model, NULL, &session, &error) == TAPER_OK &&
+  if (taper_model_open(argv[1], NULL, &model, &error) == TAPER_OK &&
+      taper_session_new(model, NULL, &session, &error) == TAPER_OK &&
       taper_tokenize(model, argv[2], strlen(argv[2]), NULL, 0, &n, &error) == TAPER_OK) {
     prompt = malloc((n + 1) * sizeof(*prompt));
     if (prompt == NULL) return 3;

@@ -1,12 +1,12 @@
-/* bench.h - the limits of this machine, measured on a model's own workers; for programs that are linked with the library's parts (`taperc bench`),
-   not exported. One call is one measurement of some 50 ms; callers repeat. */
+/* bench.h - the limits of this machine, measured on a model's own workers; for programs that are linked with the
+   library's parts (`taperc bench`), not exported. One call is one measurement of some 50 ms; callers repeat. */
 #ifndef TAPER_BENCH_H
 #define TAPER_BENCH_H
 
 #include "runtime/base/status.h"
 
-/* GB/s (1e9) of all workers reading a buffer of `bytes` (0: the model's packed weights) again and again, each its own part, in order. The buffer is
-   of huge pages where the system gives them. TAPER_NOMEM. */
+/* GB/s (1e9) of all workers reading a buffer of `bytes` (0: the model's packed weights) again and again, each its own
+   part, in order. The buffer is of huge pages where the system gives them. TAPER_NOMEM. */
 taper_status bench_read(taper_model *m, uint64_t bytes, double *out_gb_s, taper_error *error);
 /* GFLOP/s of all workers in fused multiply-adds on registers, in f32, by the widest vectors of this CPU. */
 double bench_fma(taper_model *m);

@@ -1,5 +1,5 @@
-/* device.h - what executes a model. A device opens a package, holds its weights, keeps the states of sequences and runs batches of token rows.
-   Sessions know devices by this table only; tests/device runs the same suite on every one. */
+/* device.h - what executes a model. A device opens a package, holds its weights, keeps the states of sequences and runs
+   batches of token rows. Sessions know devices by this table only; tests/device runs the same suite on every one. */
 #ifndef TAPER_DEVICE_H
 #define TAPER_DEVICE_H
 
@@ -18,26 +18,30 @@ typedef struct device_facts {
   char lost_probe[64]; /* the first probe whose value is never in memory; "": all are */
 } device_facts;
 
-/* One call of the model: row r is token[r] at pos[r] of the sequence in slot[r]; rows of one slot stand in ascending positions. */
+/* One call of the model: row r is token[r] at pos[r] of the sequence in slot[r]; rows of one slot stand in ascending
+ * positions. */
 typedef struct device_batch {
   uint32_t rows, out_rows;
   const int32_t *token, *pos, *slot;
-  const int32_t *out_row;  /* [out_rows] ascending */
-  float *const *logits;    /* [out_rows] where the vocab logits go; an entry may be NULL: they are computed and checked only */
-  float *probe_rows;       /* [probes][rows][width], inverse scales applied; NULL: not wanted */
-  uint32_t bad_row, bad_id; /* set with TAPER_NUMERIC: an out_row index and the first id whose logit is no finite number */
+  const int32_t *out_row; /* [out_rows] ascending */
+  float *const
+      *logits; /* [out_rows] where the vocab logits go; an entry may be NULL: they are computed and checked only */
+  float *probe_rows; /* [probes][rows][width], inverse scales applied; NULL: not wanted */
+  uint32_t bad_row,
+      bad_id; /* set with TAPER_NUMERIC: an out_row index and the first id whose logit is no finite number */
 } device_batch;
 
 typedef struct device_ops {
   const char *name; /* "cpu" */
-  taper_status (*open)(const package *p, const taper_model_options *options, const taper_allocator *allocator, device **out,
-                       taper_error *error);
+  taper_status (*open)(const package *p, const taper_model_options *options, const taper_allocator *allocator,
+                       device **out, taper_error *error);
   void (*close)(device *d);
   /* Zeroed. `context` is what may be held; a device rounds up for itself. */
   taper_status (*state_new)(device *d, uint32_t slots, uint32_t context, device_state **out, taper_error *error);
   void (*state_free)(device *d, device_state *s);
   /* Copies the first `positions` positions of a slot, between states of the same shape. */
-  taper_status (*state_copy)(device *d, device_state *to, const device_state *from, uint32_t slot, uint32_t positions, taper_error *error);
+  taper_status (*state_copy)(device *d, device_state *to, const device_state *from, uint32_t slot, uint32_t positions,
+                             taper_error *error);
   /* Forgets what a failed call wrote into positions [from, to): no NaN stays behind. */
   void (*state_scrub)(device *d, device_state *s, uint32_t slot, uint32_t from, uint32_t to);
   /* Any thread, one batch at a time; callers take turns in the order they come. TAPER_NUMERIC: as said at bad_row. */

@@ -1,10 +1,12 @@
 #include "runtime/device_cpu.h"
 #include "runtime/base/checked.h"
+#include "runtime/pace.h"
 #include "runtime/pack.h"
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum { DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, PARALLEL_COPY = 1 << 15 };
 
@@ -15,8 +17,9 @@ typedef struct cpu_device {
   image_code code;
   packed weights;
   float *arena, *scratch;
-  taper_ctx *ctx;    /* [threads] */
+  taper_ctx *ctx;     /* [threads] and one more: of a caller that works alone */
   uint32_t positions; /* the context, in whole tiles */
+  pace single;        /* of batches of one row; guarded by the pool's lock */
 } cpu_device;
 
 struct device_state {
@@ -28,6 +31,8 @@ struct device_state {
 typedef struct cpu_run {
   cpu_device *d;
   device_batch *batch;
+  const taper_ctx *ctx; /* [parts] */
+  uint32_t parts;
   _Atomic uint64_t bad; /* lowest out row * vocab + id of a logit that is not finite */
 } cpu_run;
 
@@ -69,24 +74,35 @@ static taper_status make_room(cpu_device *d, taper_error *error) {
   const uint32_t cap = d->base.facts.row_cap, threads = d->base.facts.threads;
   const uint64_t arena_bytes = t->row_floats * cap * sizeof(float); /* each factor is under 2^31, image.c */
   uint64_t per_pos = t->scratch_per_pos * d->positions, per_row = t->scratch_per_row * cap, floats, scratch_bytes;
-  if (!checked_add_u64(per_pos, per_row, &floats) || !checked_add_u64(floats, t->scratch_floats, &floats) || floats > INT64_MAX / 64)
+  if (!checked_add_u64(per_pos, per_row, &floats) || !checked_add_u64(floats, t->scratch_floats, &floats) ||
+      floats > INT64_MAX / 64)
     return memory_exhausted(error, "the workers' scratch", UINT64_MAX);
   floats = (floats / 32 + 1) * 32; /* whole lines, and one between workers */
-  if (!checked_mul_u64(floats * sizeof(float), threads, &scratch_bytes)) return memory_exhausted(error, "the workers' scratch", UINT64_MAX);
+  if (!checked_mul_u64(floats * sizeof(float), threads, &scratch_bytes))
+    return memory_exhausted(error, "the workers' scratch", UINT64_MAX);
   d->arena = memory_alloc(&d->allocator, arena_bytes, MEMORY_LINE);
   if (!d->arena) return memory_exhausted(error, "the buffers of a batch", arena_bytes);
   d->scratch = memory_alloc(&d->allocator, scratch_bytes, 128);
   if (!d->scratch) return memory_exhausted(error, "the workers' scratch", scratch_bytes);
-  d->ctx = memory_zalloc(&d->allocator, threads, sizeof(taper_ctx));
-  if (!d->ctx) return memory_exhausted(error, "the workers' contexts", threads * sizeof(taper_ctx));
-  for (uint32_t i = 0; i < threads; i++) {
-    d->ctx[i] = (taper_ctx){.version = TAPER_ABI_VERSION, .size = sizeof(taper_ctx), .workers = threads, .worker = i, .row_cap = cap,
-                            .arena = d->arena, .weight = d->weights.weight, .rotary = d->weights.rotary, .scratch = d->scratch + i * floats};
+  d->ctx = memory_zalloc(&d->allocator, threads + 1, sizeof(taper_ctx));
+  if (!d->ctx) return memory_exhausted(error, "the workers' contexts", (threads + 1) * sizeof(taper_ctx));
+  for (uint32_t i = 0; i <= threads; i++) {
+    const bool alone = i == threads;
+    d->ctx[i] = (taper_ctx){.version = TAPER_ABI_VERSION,
+                            .size = sizeof(taper_ctx),
+                            .workers = alone ? 1 : threads,
+                            .worker = alone ? 0 : i,
+                            .row_cap = cap,
+                            .arena = d->arena,
+                            .weight = d->weights.weight,
+                            .rotary = d->weights.rotary,
+                            .scratch = d->scratch + (alone ? 0 : i) * floats};
   }
   return TAPER_OK;
 }
 
-static taper_status load_weights(cpu_device *d, const package *p, const package_image *which, uint32_t row_cap, taper_error *error) {
+static taper_status load_weights(cpu_device *d, const package *p, const package_image *which, uint32_t row_cap,
+                                 taper_error *error) {
   pool_lock(d->workers);
   taper_status status = package_verify(p, d->workers, error);
   if (status == TAPER_OK) status = image_load(p, which, &d->code, error);
@@ -100,12 +116,13 @@ static taper_status load_weights(cpu_device *d, const package *p, const package_
   return make_room(d, error);
 }
 
-static taper_status cpu_open(const package *p, const taper_model_options *o, const taper_allocator *allocator, device **out,
-                             taper_error *error) {
+static taper_status cpu_open(const package *p, const taper_model_options *o, const taper_allocator *allocator,
+                             device **out, taper_error *error) {
   *out = NULL;
   const package_image *which;
   uint32_t row_cap = o->chunk_rows ? o->chunk_rows : DEFAULT_CHUNK;
-  if (row_cap > MAX_CHUNK) return TAPER_FAIL(error, TAPER_INVALID, "option 'chunk_rows' is %u; at most %d", row_cap, MAX_CHUNK);
+  if (row_cap > MAX_CHUNK)
+    return TAPER_FAIL(error, TAPER_INVALID, "option 'chunk_rows' is %u; at most %d", row_cap, MAX_CHUNK);
   TAPER_TRY(package_choose_image(p, o->image, &which, error));
   cpu_device *d = memory_zalloc(allocator, 1, sizeof(*d));
   if (!d) return memory_exhausted(error, "the device", sizeof(*d));
@@ -131,14 +148,16 @@ static void cpu_state_free(device *base, device_state *s) {
   memory_free(&d->allocator, s);
 }
 
-static taper_status cpu_state_new(device *base, uint32_t slots, uint32_t context, device_state **out, taper_error *error) {
+static taper_status cpu_state_new(device *base, uint32_t slots, uint32_t context, device_state **out,
+                                  taper_error *error) {
   cpu_device *d = (cpu_device *)base;
   const taper_image *t = d->code.table;
   const uint32_t positions = whole_tiles(context);
   uint64_t per_pos = 0, floats, bytes;
   *out = NULL;
   for (uint32_t i = 0; i < t->state_count; i++) per_pos += t->states[i].floats_per_pos; /* under 2^20 * 2^31 */
-  if (!checked_mul_u64(per_pos, (uint64_t)positions * slots, &floats) || !checked_mul_u64(floats, sizeof(float), &bytes) || bytes > INT64_MAX)
+  if (!checked_mul_u64(per_pos, (uint64_t)positions * slots, &floats) ||
+      !checked_mul_u64(floats, sizeof(float), &bytes) || bytes > INT64_MAX)
     return memory_exhausted(error, "the key and value cache", UINT64_MAX);
   device_state *s = memory_zalloc(&d->allocator, 1, sizeof(*s) + t->state_count * sizeof(float *));
   if (!s) return memory_exhausted(error, "a session", sizeof(*s));
@@ -156,8 +175,8 @@ static taper_status cpu_state_new(device *base, uint32_t slots, uint32_t context
   return TAPER_OK;
 }
 
-static taper_status cpu_state_copy(device *base, device_state *to, const device_state *from, uint32_t slot, uint32_t positions,
-                                   taper_error *error) {
+static taper_status cpu_state_copy(device *base, device_state *to, const device_state *from, uint32_t slot,
+                                   uint32_t positions, taper_error *error) {
   (void)error;
   const taper_image *t = ((cpu_device *)base)->code.table;
   for (uint32_t i = 0; i < t->state_count; i++) {
@@ -167,8 +186,8 @@ static taper_status cpu_state_copy(device *base, device_state *to, const device_
   return TAPER_OK;
 }
 
-/* How positions lie within a tile is the kernels' own affair, and what stands before `from` was finite when its call succeeded: so every number
-   of the tiles that is not finite now is the failed call's. */
+/* How positions lie within a tile is the kernels' own affair, and what stands before `from` was finite when its call
+   succeeded: so every number of the tiles that is not finite now is the failed call's. */
 static void cpu_state_scrub(device *base, device_state *s, uint32_t slot, uint32_t from, uint32_t to) {
   const taper_image *t = ((cpu_device *)base)->code.table;
   for (uint32_t i = 0; i < t->state_count; i++) {
@@ -216,8 +235,10 @@ static void collect(cpu_run *r, uint32_t part, uint32_t parts) {
 static void run_part(void *arg, uint32_t stage, uint32_t part) {
   cpu_run *r = arg;
   const taper_image *t = r->d->code.table;
-  if (stage < t->stage_count) t->stages[stage].fn(&r->d->ctx[part], t->stages[stage].args);
-  else collect(r, part, r->d->base.facts.threads);
+  if (stage < t->stage_count)
+    t->stages[stage].fn(&r->ctx[part], t->stages[stage].args);
+  else
+    collect(r, part, r->parts);
 }
 
 /* Later stages add to the stream in place, so a probed value is copied before the next stage begins. */
@@ -235,20 +256,55 @@ static void copy_probes(void *arg, uint32_t stage) {
   }
 }
 
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void run_together(cpu_run *r, uint32_t stages) {
+  r->ctx = r->d->ctx, r->parts = r->d->base.facts.threads;
+  pool_run(
+      r->d->workers,
+      &(pool_job){.part = run_part, .after = r->batch->probe_rows ? copy_probes : NULL, .arg = r, .stages = stages});
+}
+
+static void run_alone(cpu_run *r, uint32_t stages) {
+  r->ctx = &r->d->ctx[r->d->base.facts.threads], r->parts = 1;
+  for (uint32_t stage = 0; stage < stages; stage++) {
+    run_part(r, stage, 0);
+    if (r->batch->probe_rows) copy_probes(r, stage);
+  }
+}
+
+static void run_stages(cpu_run *r, uint32_t stages) {
+  cpu_device *d = r->d;
+  const bool choose = r->batch->rows == 1 && d->base.facts.threads > 1;
+  if (!choose) {
+    run_together(r, stages);
+    return;
+  }
+  const uint64_t begin = now_ns();
+  if (pace_alone(&d->single))
+    run_alone(r, stages);
+  else
+    run_together(r, stages);
+  pace_note(&d->single, now_ns() - begin);
+}
+
 static taper_status cpu_run_batch(device *base, device_state *s, device_batch *batch, taper_error *error) {
   cpu_device *d = (cpu_device *)base;
   const taper_image *t = d->code.table;
   cpu_run r = {.d = d, .batch = batch, .bad = UINT64_MAX};
   const bool shared_copy = (uint64_t)batch->out_rows * t->vocab >= PARALLEL_COPY;
   pool_lock(d->workers);
-  for (uint32_t i = 0; i < d->base.facts.threads; i++) {
+  for (uint32_t i = 0; i <= d->base.facts.threads; i++) {
     taper_ctx *c = &d->ctx[i];
     c->rows = batch->rows, c->out_rows = batch->out_rows, c->context = s->positions;
     c->token = batch->token, c->pos = batch->pos, c->slot = batch->slot, c->out_row = batch->out_row;
     c->state = s->state;
   }
-  pool_run(d->workers, &(pool_job){.part = run_part, .after = batch->probe_rows ? copy_probes : NULL, .arg = &r,
-                                   .stages = t->stage_count + (shared_copy ? 1 : 0)});
+  run_stages(&r, t->stage_count + (shared_copy ? 1 : 0));
   if (!shared_copy) collect(&r, 0, 1);
   pool_unlock(d->workers);
   const uint64_t bad = atomic_load(&r.bad);
@@ -257,5 +313,11 @@ static taper_status cpu_run_batch(device *base, device_state *s, device_batch *b
   return TAPER_FAIL(error, TAPER_NUMERIC, "the logit of id %u is not a finite number", batch->bad_id);
 }
 
-const device_ops device_cpu = {.name = "cpu", .open = cpu_open, .close = cpu_close, .state_new = cpu_state_new, .state_free = cpu_state_free,
-                               .state_copy = cpu_state_copy, .state_scrub = cpu_state_scrub, .run = cpu_run_batch};
+const device_ops device_cpu = {.name = "cpu",
+                               .open = cpu_open,
+                               .close = cpu_close,
+                               .state_new = cpu_state_new,
+                               .state_free = cpu_state_free,
+                               .state_copy = cpu_state_copy,
+                               .state_scrub = cpu_state_scrub,
+                               .run = cpu_run_batch};

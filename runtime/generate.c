@@ -43,21 +43,27 @@ static void put_rest(text_out *t) {
   tell_text(t, whole + utf8_flush(&t->characters, t->whole + whole));
 }
 
-static taper_status check_generation(const taper_session *s, uint32_t seq, const int32_t *prompt, size_t n, const taper_generation *g,
-                                     taper_error *error) {
+static taper_status check_generation(const taper_session *s, uint32_t seq, const int32_t *prompt, size_t n,
+                                     const taper_generation *g, taper_error *error) {
   if (!s || !g) return TAPER_FAIL(error, TAPER_INVALID, "taper_generate: an argument is NULL");
   TAPER_TRY(model_check_size(g->size, sizeof(*g), "taper_generation", error));
   TAPER_TRY(sample_check(&g->sampling, error));
   if (g->stop_count > 0 && !g->stop) return TAPER_FAIL(error, TAPER_INVALID, "taper_generate: stop is NULL");
-  if (seq >= s->max_batch) return TAPER_FAIL(error, TAPER_INVALID, "there is no sequence %u; this session has 0 to %u", seq, s->max_batch - 1);
+  if (seq >= s->max_batch)
+    return TAPER_FAIL(error, TAPER_INVALID, "there is no sequence %u; this session has 0 to %u", seq, s->max_batch - 1);
   if (n == 0 || !prompt) return TAPER_FAIL(error, TAPER_INVALID, "the prompt is empty; one token at least");
   if ((g->on_text || g->stop_count > 0) && s->model->tokenizer == PACKAGE_TOKENIZER_NONE)
-    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "model '%s' has no tokenizer: no text and no stop strings; use on_token", s->model->name);
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED,
+                      "model '%s' has no tokenizer: no text and no stop strings; use on_token", s->model->name);
   const uint32_t held = s->length[seq];
   if (n <= s->context - held) return TAPER_OK;
-  if (held == 0) return TAPER_FAIL(error, TAPER_CONTEXT_FULL, "the prompt has %zu tokens, the context is %u; shorten it", n, s->context);
-  return TAPER_FAIL(error, TAPER_CONTEXT_FULL, "the prompt has %zu tokens, sequence %u holds %u already and the context is %u; shorten or rewind it", n,
-                    seq, held, s->context);
+  if (held == 0)
+    return TAPER_FAIL(error, TAPER_CONTEXT_FULL, "the prompt has %zu tokens, the context is %u; shorten it", n,
+                      s->context);
+  return TAPER_FAIL(
+      error, TAPER_CONTEXT_FULL,
+      "the prompt has %zu tokens, sequence %u holds %u already and the context is %u; shorten or rewind it", n, seq,
+      held, s->context);
 }
 
 /* One token: what it means for the loop. True: go on. */
@@ -78,7 +84,8 @@ static taper_status generate(taper_session *s, uint32_t seq, text_out *t, taper_
   for (size_t made = 0; made < g->max_tokens;) {
     int32_t id;
     const uint32_t held = s->length[seq];
-    TAPER_TRY(sample_pick(&g->sampling, s->next, s->model->device->facts.vocab, session_history(s, seq), held, seq, &s->room, &id, error));
+    TAPER_TRY(sample_pick(&g->sampling, s->next, s->model->device->facts.vocab, session_history(s, seq), held, seq,
+                          &s->room, &id, error));
     if (id == s->model->end_token) return *finish = TAPER_FINISH_END, TAPER_OK;
     if (!put_token(s, t, id, finish)) return TAPER_OK;
     *finish = TAPER_FINISH_LENGTH;
@@ -94,13 +101,14 @@ static taper_status prepare(const taper_session *s, const taper_generation *g, t
   *t = (text_out){.g = g};
   TAPER_TRY(stop_new(g->stop, g->stop_count, a, &t->stops, error));
   const size_t room = stop_room(t->stops), whole = room + TOKENIZER_MAX_PIECE + sizeof(utf8_stream);
-  if (!(t->passed = memory_alloc(a, room + whole, MEMORY_LINE))) return memory_exhausted(error, "the text of a token", room + whole);
+  if (!(t->passed = memory_alloc(a, room + whole, MEMORY_LINE)))
+    return memory_exhausted(error, "the text of a token", room + whole);
   t->whole = t->passed + room;
   return TAPER_OK;
 }
 
-taper_status taper_generate(taper_session *s, uint32_t seq, const int32_t *prompt, size_t n, const taper_generation *g, taper_finish *out_finish,
-                            taper_error *error) {
+taper_status taper_generate(taper_session *s, uint32_t seq, const int32_t *prompt, size_t n, const taper_generation *g,
+                            taper_finish *out_finish, taper_error *error) {
   TAPER_TRY(check_generation(s, seq, prompt, n, g, error));
   text_out t;
   taper_finish finish = TAPER_FINISH_LENGTH;

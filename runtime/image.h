@@ -11,8 +11,9 @@ typedef struct image_code {
   const taper_image *table;
 } image_code;
 
-/* Puts the object in memory, loads it and checks the whole table against the package: counts, pointers (they must lie in the loaded object),
-   weights against tensors, offsets against sizes, the model's hash. Zero *out first; on failure nothing is held. */
+/* Puts the object in memory, loads it and checks the whole table against the package: counts, pointers (they must lie
+   in the loaded object), weights against tensors, offsets against sizes, the model's hash. Zero *out first; on failure
+   nothing is held. */
 taper_status image_load(const package *p, const package_image *which, image_code *out, taper_error *error);
 void image_unload(image_code *i);
 

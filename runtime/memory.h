@@ -4,12 +4,13 @@
 
 #include "runtime/base/status.h"
 
-#define MEMORY_LINE 64u                /* of a cache: the least alignment of a block */
+#define MEMORY_LINE 64u               /* of a cache: the least alignment of a block */
 #define MEMORY_HUGE ((size_t)2 << 20) /* a huge page */
 
 /* `a` with the C library in place of NULL functions. */
 taper_allocator memory_allocator(taper_allocator a);
-/* A block aligned to `align` (a power of two, at least MEMORY_LINE) by over-allocation; the content is undefined. NULL: no memory. */
+/* A block aligned to `align` (a power of two, at least MEMORY_LINE) by over-allocation; the content is undefined. NULL:
+ * no memory. */
 void *memory_alloc(const taper_allocator *a, size_t bytes, size_t align);
 /* A zeroed block for count elements, aligned to MEMORY_LINE; NULL also where count * size overflows. */
 void *memory_zalloc(const taper_allocator *a, size_t count, size_t size);

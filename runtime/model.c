@@ -19,7 +19,8 @@ static void log_opened(const taper_model *m, const taper_model_options *o) {
   o->log(o->log_user, TAPER_LOG_INFO, line);
 }
 
-static taper_status open_package(const package *p, const taper_model_options *o, const taper_allocator *a, taper_model **out, taper_error *error) {
+static taper_status open_package(const package *p, const taper_model_options *o, const taper_allocator *a,
+                                 taper_model **out, taper_error *error) {
   taper_model *m = memory_zalloc(a, 1, sizeof(*m));
   if (!m) return memory_exhausted(error, "the model", sizeof(*m));
   m->allocator = *a;
@@ -32,7 +33,8 @@ static taper_status open_package(const package *p, const taper_model_options *o,
   return TAPER_OK;
 }
 
-taper_status taper_model_open(const char *path, const taper_model_options *options, taper_model **out, taper_error *error) {
+taper_status taper_model_open(const char *path, const taper_model_options *options, taper_model **out,
+                              taper_error *error) {
   if (!out) return TAPER_FAIL(error, TAPER_INVALID, "taper_model_open: out is NULL");
   *out = NULL;
   if (!path) return TAPER_FAIL(error, TAPER_INVALID, "taper_model_open: path is NULL");
@@ -60,33 +62,47 @@ void taper_model_free(taper_model *m) {
 
 void taper_model_get_info(const taper_model *m, taper_model_info *out) {
   const device_facts *f = &m->device->facts;
-  *out = (taper_model_info){.size = sizeof(*out), .name = m->name, .device = m->device->ops->name, .image = f->image,
-                            .tokenizer = tokenizer_name(m->tokenizer), .vocab = f->vocab, .context = f->context, .width = f->width,
-                            .probes = f->lost_probe[0] ? 0 : f->probes, .threads = f->threads, .weight_bytes = f->weight_bytes,
-                            .bytes_per_token = f->bytes_per_token, .end_token = m->end_token};
+  *out = (taper_model_info){.size = sizeof(*out),
+                            .name = m->name,
+                            .device = m->device->ops->name,
+                            .image = f->image,
+                            .tokenizer = tokenizer_name(m->tokenizer),
+                            .vocab = f->vocab,
+                            .context = f->context,
+                            .width = f->width,
+                            .probes = f->lost_probe[0] ? 0 : f->probes,
+                            .threads = f->threads,
+                            .weight_bytes = f->weight_bytes,
+                            .bytes_per_token = f->bytes_per_token,
+                            .end_token = m->end_token};
 }
 
-static taper_status check_text_call(const taper_model *m, const void *in, size_t n, const void *out, size_t cap, const size_t *out_n, const char *call,
-                                    taper_error *error) {
-  if (!m || !out_n || (n > 0 && !in) || (cap > 0 && !out)) return TAPER_FAIL(error, TAPER_INVALID, "%s: an argument is NULL", call);
+static taper_status check_text_call(const taper_model *m, const void *in, size_t n, const void *out, size_t cap,
+                                    const size_t *out_n, const char *call, taper_error *error) {
+  if (!m || !out_n || (n > 0 && !in) || (cap > 0 && !out))
+    return TAPER_FAIL(error, TAPER_INVALID, "%s: an argument is NULL", call);
   if (m->tokenizer == PACKAGE_TOKENIZER_NONE)
-    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "model '%s' has no tokenizer; it takes and gives token ids only", m->name);
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "model '%s' has no tokenizer; it takes and gives token ids only",
+                      m->name);
   return TAPER_OK;
 }
 
-taper_status taper_tokenize(const taper_model *m, const char *text, size_t bytes, int32_t *ids, size_t cap, size_t *out_n, taper_error *error) {
+taper_status taper_tokenize(const taper_model *m, const char *text, size_t bytes, int32_t *ids, size_t cap,
+                            size_t *out_n, taper_error *error) {
   TAPER_TRY(check_text_call(m, text, bytes, ids, cap, out_n, "taper_tokenize", error));
   *out_n = tokenizer_encode(m->tokenizer, text, bytes, ids, cap);
   return TAPER_OK;
 }
 
-taper_status taper_detokenize(const taper_model *m, const int32_t *ids, size_t n, char *text, size_t cap, size_t *out_bytes, taper_error *error) {
+taper_status taper_detokenize(const taper_model *m, const int32_t *ids, size_t n, char *text, size_t cap,
+                              size_t *out_bytes, taper_error *error) {
   TAPER_TRY(check_text_call(m, ids, n, text, cap, out_bytes, "taper_detokenize", error));
   size_t used = 0;
   for (size_t i = 0; i < n; i++) {
     char piece[TOKENIZER_MAX_PIECE];
     if (ids[i] < 0 || (uint32_t)ids[i] >= m->device->facts.vocab)
-      return TAPER_FAIL(error, TAPER_INVALID, "token %zu is %d; ids are 0 to %u", i, ids[i], m->device->facts.vocab - 1);
+      return TAPER_FAIL(error, TAPER_INVALID, "token %zu is %d; ids are 0 to %u", i, ids[i],
+                        m->device->facts.vocab - 1);
     size_t k = tokenizer_piece(m->tokenizer, ids[i], piece);
     for (size_t b = 0; b < k; b++, used++) {
       if (used < cap) text[used] = piece[b];

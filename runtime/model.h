@@ -17,15 +17,15 @@ struct taper_session {
   taper_model *model;
   device_state *state;
   uint32_t max_batch, context;
-  uint32_t *length;   /* [max_batch] tokens held */
-  int32_t *history;   /* [max_batch][context] the tokens themselves */
-  uint32_t *reached;  /* [max_batch] while a call runs: where its sequence has got to */
-  uint8_t *named;     /* [max_batch] while a call is checked: the sequence has an entry */
+  uint32_t *length;                      /* [max_batch] tokens held */
+  int32_t *history;                      /* [max_batch][context] the tokens themselves */
+  uint32_t *reached;                     /* [max_batch] while a call runs: where its sequence has got to */
+  uint8_t *named;                        /* [max_batch] while a call is checked: the sequence has an entry */
   int32_t *token, *pos, *slot, *out_row; /* [row_cap] the batch being built */
-  float **logits;     /* [row_cap] */
-  float *probe_rows;  /* [probes][row_cap][width] */
-  float *next;        /* [vocab] logits of taper_generate */
-  sample_room room;   /* of taper_generate */
+  float **logits;                        /* [row_cap] */
+  float *probe_rows;                     /* [probes][row_cap][width] */
+  float *next;                           /* [vocab] logits of taper_generate */
+  sample_room room;                      /* of taper_generate */
 };
 
 /* The tokens that sequence `seq` holds; taper_session_length of them. */

@@ -21,7 +21,8 @@ static void pack_tile(const char *src, uint32_t rows, uint32_t cols, uint64_t t,
   for (uint32_t c0 = 0; c0 < cols; c0 += 16) {
     uint32_t n = cols - c0 < 16 ? cols - c0 : 16;
     float block[TAPER_TILE][16];
-    for (uint64_t r = 0; r < live; r++) memcpy(block[r], first + r * stride + (size_t)c0 * sizeof(float), n * sizeof(float));
+    for (uint64_t r = 0; r < live; r++)
+      memcpy(block[r], first + r * stride + (size_t)c0 * sizeof(float), n * sizeof(float));
     for (uint32_t c = 0; c < n; c++) {
       for (uint64_t r = 0; r < live; r++) dst[(size_t)(c0 + c) * TAPER_TILE + r] = block[r][c];
     }
@@ -46,8 +47,10 @@ static void pack_weight(const pack_job *job, uint32_t w, uint32_t part) {
   uint64_t unit, end, released;
   pool_range(units, part, job->parts, &unit, &end);
   for (released = unit; unit < end; unit++) {
-    if (tiles) pack_tile(src, d->rows, d->cols, unit, out);
-    else pack_row(src, d->cols, unit, out);
+    if (tiles)
+      pack_tile(src, d->rows, d->cols, unit, out);
+    else
+      pack_row(src, d->cols, unit, out);
     if ((unit + 1 - released) * unit_rows < ROWS_AT_ONCE && unit + 1 < end) continue;
     uint64_t first = released * unit_rows, last = (unit + 1) * unit_rows < d->rows ? (unit + 1) * unit_rows : d->rows;
     package_release_pages(job->p, t->offset + begin + first * row_bytes, (last - first) * row_bytes);
@@ -79,7 +82,8 @@ static void pack_part(void *arg, uint32_t stage, uint32_t part) {
 static size_t block_align(uint64_t bytes) { return bytes >= MEMORY_HUGE / 2 ? MEMORY_HUGE : MEMORY_LINE; }
 
 /* Sizes the blocks and points every table into them. */
-static taper_status lay_out(const taper_image *image, uint32_t positions, const taper_allocator *a, packed *out, taper_error *error) {
+static taper_status lay_out(const taper_image *image, uint32_t positions, const taper_allocator *a, packed *out,
+                            taper_error *error) {
   uint64_t floats = TAPER_TILE, rotary_floats = TAPER_TILE; /* one line more: a kernel may load past the last element */
   for (uint32_t i = 0; i < image->weight_count; i++) {
     uint64_t n = 0;
@@ -88,14 +92,18 @@ static taper_status lay_out(const taper_image *image, uint32_t positions, const 
       return memory_exhausted(error, "the packed weights", UINT64_MAX);
     out->bytes_per_token += (uint64_t)d->read_rows * d->cols * sizeof(float);
   }
-  for (uint32_t i = 0; i < image->rotary_count; i++) rotary_floats += (uint64_t)positions * 2 * image->rotary[i].pairs; /* < 2^20 * 2^53 */
+  for (uint32_t i = 0; i < image->rotary_count; i++)
+    rotary_floats += (uint64_t)positions * 2 * image->rotary[i].pairs; /* < 2^20 * 2^53 */
   if (rotary_floats > INT64_MAX / sizeof(float)) return memory_exhausted(error, "the rotary tables", UINT64_MAX);
   const uint64_t bytes = floats * sizeof(float), rotary_bytes = rotary_floats * sizeof(float);
   const size_t pointers = (size_t)image->weight_count + image->rotary_count + 1;
   out->weight_bytes = bytes - TAPER_TILE * sizeof(float);
-  if (!(out->weight = memory_zalloc(a, pointers, sizeof(float *)))) return memory_exhausted(error, "the weight table", pointers * sizeof(float *));
-  if (!(out->weights = memory_alloc(a, bytes, block_align(bytes)))) return memory_exhausted(error, "the packed weights", bytes);
-  if (!(out->rotations = memory_alloc(a, rotary_bytes, block_align(rotary_bytes)))) return memory_exhausted(error, "the rotary tables", rotary_bytes);
+  if (!(out->weight = memory_zalloc(a, pointers, sizeof(float *))))
+    return memory_exhausted(error, "the weight table", pointers * sizeof(float *));
+  if (!(out->weights = memory_alloc(a, bytes, block_align(bytes))))
+    return memory_exhausted(error, "the packed weights", bytes);
+  if (!(out->rotations = memory_alloc(a, rotary_bytes, block_align(rotary_bytes))))
+    return memory_exhausted(error, "the rotary tables", rotary_bytes);
   memory_advise_huge(out->weights, bytes);
   memory_advise_huge(out->rotations, rotary_bytes);
   memset(out->weights + floats - TAPER_TILE, 0, TAPER_TILE * sizeof(float));
@@ -116,8 +124,8 @@ static taper_status lay_out(const taper_image *image, uint32_t positions, const 
   return TAPER_OK;
 }
 
-taper_status pack_weights(const package *p, const taper_image *image, uint32_t positions, pool *workers, const taper_allocator *allocator,
-                          packed *out, taper_error *error) {
+taper_status pack_weights(const package *p, const taper_image *image, uint32_t positions, pool *workers,
+                          const taper_allocator *allocator, packed *out, taper_error *error) {
   memset(out, 0, sizeof(*out));
   taper_status status = lay_out(image, positions, allocator, out, error);
   if (status != TAPER_OK) return pack_free(out, allocator), status;

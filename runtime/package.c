@@ -8,7 +8,8 @@
 
 #define WORD_CAP 64u
 
-/* The next of comma-separated words in *s: 1 a word, 0 the end, -1 an empty or overlong word or a character that words have not. */
+/* The next of comma-separated words in *s: 1 a word, 0 the end, -1 an empty or overlong word or a character that words
+ * have not. */
 static int next_word(const char **s, char out[WORD_CAP]) {
   if (**s == 0) return 0;
   size_t n = strcspn(*s, ",");
@@ -25,7 +26,7 @@ static int next_word(const char **s, char out[WORD_CAP]) {
 
 bool package_cpu_has(const char *word) {
 #if defined(__x86_64__)
-#define CPUF(name, macro) \
+#define CPUF(name, macro)                                                                                              \
   if (strcmp(word, name) == 0) return __builtin_cpu_supports(name) != 0;
 #include "runtime/abi/cpu_features.def"
 #undef CPUF
@@ -35,7 +36,7 @@ bool package_cpu_has(const char *word) {
 }
 
 static bool feature_is_known(const char *word) {
-#define CPUF(name, macro) \
+#define CPUF(name, macro)                                                                                              \
   if (strcmp(word, name) == 0) return true;
 #include "runtime/abi/cpu_features.def"
 #undef CPUF
@@ -44,7 +45,8 @@ static bool feature_is_known(const char *word) {
 
 static taper_status invalid(const package *p, const char *key, const char *cause, taper_error *error) {
   const char *value = st_metadata(&p->file, key);
-  return TAPER_FAIL(error, TAPER_INVALID, "metadata '%s': '%.80s' %s; the package is damaged, compile it again", key, value ? value : "", cause);
+  return TAPER_FAIL(error, TAPER_INVALID, "metadata '%s': '%.80s' %s; the package is damaged, compile it again", key,
+                    value ? value : "", cause);
 }
 
 static taper_status need(const package *p, const char *key, const char **out, taper_error *error) {
@@ -58,15 +60,21 @@ static bool is_hash(const char *s, size_t n) { return n == 32 && strspn(s, "0123
 static taper_status check_version(const package *p, taper_error *error) {
   const char *version = st_metadata(&p->file, "taper.package"), *words, *target;
   if (!version)
-    return TAPER_FAIL(error, TAPER_INVALID, "a safetensors file, but no package (no metadata 'taper.package'); make one with 'taperc compile'");
+    return TAPER_FAIL(
+        error, TAPER_INVALID,
+        "a safetensors file, but no package (no metadata 'taper.package'); make one with 'taperc compile'");
   if (strcmp(version, "1") != 0)
-    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "package version '%.40s', this library reads version 1; compile the model again or update libtaper",
-                      version);
+    return TAPER_FAIL(
+        error, TAPER_UNSUPPORTED,
+        "package version '%.40s', this library reads version 1; compile the model again or update libtaper", version);
   TAPER_TRY(need(p, "taper.features", &words, error));
-  if (*words) return TAPER_FAIL(error, TAPER_UNSUPPORTED, "needs the feature '%.80s' that this library has not; update libtaper", words);
+  if (*words)
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "needs the feature '%.80s' that this library has not; update libtaper",
+                      words);
   TAPER_TRY(need(p, "taper.target", &target, error));
   if (strcmp(target, "cpu") != 0)
-    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "compiled for the target '%.40s', this library runs 'cpu'; compile with --target cpu", target);
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED,
+                      "compiled for the target '%.40s', this library runs 'cpu'; compile with --target cpu", target);
   TAPER_TRY(need(p, "taper.machine", &words, error));
 #if defined(__x86_64__)
   const char *machine = "x86_64-le";
@@ -74,7 +82,8 @@ static taper_status check_version(const package *p, taper_error *error) {
   const char *machine = "another one";
 #endif
   if (strcmp(words, machine) != 0)
-    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "compiled for the machine '%.40s', this is %s; compile the model here", words, machine);
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "compiled for the machine '%.40s', this is %s; compile the model here",
+                      words, machine);
   return TAPER_OK;
 }
 
@@ -89,11 +98,13 @@ static taper_status each_member(package *p, const char *metadata, member_fn visi
   json_event e = json_scan_next(&scan);
   taper_status status = TAPER_OK;
   if (e.kind == JS_OBJECT) {
-    while (status == TAPER_OK && (e = json_scan_next(&scan)).kind == JS_KEY) status = visit(p, &scan, e, json_scan_next(&scan), error);
+    while (status == TAPER_OK && (e = json_scan_next(&scan)).kind == JS_KEY)
+      status = visit(p, &scan, e, json_scan_next(&scan), error);
     if (e.kind == JS_OBJECT_END) e = json_scan_next(&scan);
   }
   if (status == TAPER_OK && e.kind != JS_END)
-    status = TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: %s", scan.at, e.kind == JS_ERROR ? scan.error : "expected one object");
+    status = TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: %s", scan.at,
+                        e.kind == JS_ERROR ? scan.error : "expected one object");
   return status == TAPER_OK ? status : taper_add_context(error, status, "metadata '%s'", metadata);
 }
 
@@ -107,7 +118,8 @@ static taper_status visit_param(package *p, json_scan *scan, json_event key, jso
   if (!is_vocab && !is_context) return TAPER_OK;
   uint32_t *field = is_vocab ? &p->vocab : &p->context;
   if (*field || !json_u64(scan, value, &integer) || integer < 1 || integer > INT32_MAX)
-    return TAPER_FAIL(error, TAPER_INVALID, "'%s' stands there once, an integer from 1 to %d", is_vocab ? "vocab" : "context", INT32_MAX);
+    return TAPER_FAIL(error, TAPER_INVALID, "'%s' stands there once, an integer from 1 to %d",
+                      is_vocab ? "vocab" : "context", INT32_MAX);
   *field = (uint32_t)integer;
   return TAPER_OK;
 }
@@ -120,7 +132,8 @@ static taper_status visit_gate(package *p, json_scan *scan, json_event key, json
   for (; value.kind != JS_ARRAY_END; value = json_scan_next(scan)) {
     if (value.kind == JS_ERROR) return TAPER_OK;
     if (value.kind != JS_NUMBER || !json_double(scan, value, &number))
-      return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a gate is a finite number or an array of them", value.start);
+      return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a gate is a finite number or an array of them",
+                        value.start);
     if (!is_array) break;
   }
   return TAPER_OK;
@@ -135,16 +148,22 @@ static taper_status read_params(package *p, taper_error *error) {
 static taper_status read_tokenizer(package *p, taper_error *error) {
   const char *word;
   TAPER_TRY(need(p, "taper.tokenizer", &word, error));
-  if (strcmp(word, "none") == 0) p->tokenizer = PACKAGE_TOKENIZER_NONE;
-  else if (strcmp(word, "bytes") == 0) p->tokenizer = PACKAGE_TOKENIZER_BYTES;
-  else return TAPER_FAIL(error, TAPER_UNSUPPORTED, "tokenizer '%.40s' is not known to this library; update libtaper", word);
+  if (strcmp(word, "none") == 0)
+    p->tokenizer = PACKAGE_TOKENIZER_NONE;
+  else if (strcmp(word, "bytes") == 0)
+    p->tokenizer = PACKAGE_TOKENIZER_BYTES;
+  else
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "tokenizer '%.40s' is not known to this library; update libtaper",
+                      word);
   if (p->tokenizer == PACKAGE_TOKENIZER_BYTES && p->vocab < 256)
-    return TAPER_FAIL(error, TAPER_INVALID, "a byte tokenizer needs a vocabulary of 256 or more, this one has %u", p->vocab);
+    return TAPER_FAIL(error, TAPER_INVALID, "a byte tokenizer needs a vocabulary of 256 or more, this one has %u",
+                      p->vocab);
   p->end_token = -1;
   uint64_t end;
   word = st_metadata(&p->file, "taper.end_token");
   if (!word) return TAPER_OK;
-  if (!number_parse_u64(word, strlen(word), &end) || end >= p->vocab) return invalid(p, "taper.end_token", "is no token id", error);
+  if (!number_parse_u64(word, strlen(word), &end) || end >= p->vocab)
+    return invalid(p, "taper.end_token", "is no token id", error);
   p->end_token = (int32_t)end;
   return TAPER_OK;
 }
@@ -165,9 +184,11 @@ static taper_status read_image(package *p, const char *word, taper_error *error)
   }
   snprintf(key, sizeof(key), "taper.image.%s", word);
   image->object = st_find(&p->file, key);
-  if (!image->object) return TAPER_FAIL(error, TAPER_INVALID, "tensor '%s' is missing; the package is damaged, compile it again", key);
+  if (!image->object)
+    return TAPER_FAIL(error, TAPER_INVALID, "tensor '%s' is missing; the package is damaged, compile it again", key);
   if (image->object->dtype != ST_U8 || image->object->rank != 1 || image->object->bytes == 0)
-    return TAPER_FAIL(error, TAPER_INVALID, "tensor '%s': an image is a U8 tensor of one dimension; compile the package again", key);
+    return TAPER_FAIL(error, TAPER_INVALID,
+                      "tensor '%s': an image is a U8 tensor of one dimension; compile the package again", key);
   return TAPER_OK;
 }
 
@@ -188,7 +209,8 @@ static bool is_padding(const char *name) { return strncmp(name, "__pad.", 6) == 
 static taper_status visit_hash(package *p, json_scan *scan, json_event key, json_event value, taper_error *error) {
   char name[1024];
   if (value.kind == JS_ERROR) return TAPER_OK;
-  if (key.length >= sizeof(name)) return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a name of %zu bytes", key.start, key.length);
+  if (key.length >= sizeof(name))
+    return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a name of %zu bytes", key.start, key.length);
   json_decode(scan, key, name, NULL);
   const st_tensor *t = st_find(&p->file, name);
   if (!t) return TAPER_FAIL(error, TAPER_INVALID, "tensor '%.80s' is not in the file", name);
@@ -207,14 +229,17 @@ static taper_status read_hashes(package *p, taper_error *error) {
   for (size_t i = 0; i < p->file.count; i++) {
     const char *name = p->file.tensors[i].name;
     if (!p->hashes[i].hex[0] && !is_padding(name))
-      return TAPER_FAIL(error, TAPER_INVALID, "metadata 'taper.hashes': tensor '%.80s' has none; the package is damaged, compile it again", name);
+      return TAPER_FAIL(error, TAPER_INVALID,
+                        "metadata 'taper.hashes': tensor '%.80s' has none; the package is damaged, compile it again",
+                        name);
   }
   return TAPER_OK;
 }
 
 static void log_unknown_keys(const package *p, taper_log_fn log, void *user) {
-  static const char *const known[] = {"taper.package", "taper.features", "taper.name",      "taper.model",   "taper.target",   "taper.arch",
-                                      "taper.machine", "taper.gates",    "taper.params",    "taper.tokenizer", "taper.options",  "taper.versions",
+  static const char *const known[] = {"taper.package", "taper.features",  "taper.name",    "taper.model",
+                                      "taper.target",  "taper.arch",      "taper.machine", "taper.gates",
+                                      "taper.params",  "taper.tokenizer", "taper.options", "taper.versions",
                                       "taper.hashes",  "taper.end_token"};
   for (size_t i = 0; log && i < p->file.metadata_count; i++) {
     const char *key = p->file.metadata[i].key;
@@ -243,8 +268,8 @@ static taper_status read_fields(package *p, taper_error *error) {
   return read_hashes(p, error);
 }
 
-taper_status package_open(const char *path, const taper_allocator *allocator, taper_log_fn log, void *log_user, package *out,
-                          taper_error *error) {
+taper_status package_open(const char *path, const taper_allocator *allocator, taper_log_fn log, void *log_user,
+                          package *out, taper_error *error) {
   memset(out, 0, sizeof(*out));
   TAPER_TRY(st_open(path, &out->file, error));
   out->allocator = *allocator;
@@ -278,7 +303,8 @@ static bool hash_matches(const package *p, size_t i) {
   enum { CHUNK = 8 << 20 };
   const st_tensor *t = &p->file.tensors[i];
   hash_stream *h = hash_begin();
-  if (!h) return memcmp(hash_bytes(t->data, t->bytes).hex, p->hashes[i].hex, 32) == 0; /* no memory for a stream: in one go */
+  if (!h)
+    return memcmp(hash_bytes(t->data, t->bytes).hex, p->hashes[i].hex, 32) == 0; /* no memory for a stream: in one go */
   for (uint64_t at = 0; at < t->bytes; at += CHUNK) {
     uint64_t n = t->bytes - at < CHUNK ? t->bytes - at : CHUNK;
     hash_update(h, (const char *)t->data + at, n);
@@ -303,8 +329,10 @@ taper_status package_verify(const package *p, pool *workers, taper_error *error)
   pool_run(workers, &(pool_job){.part = verify_part, .arg = &job, .stages = 1});
   size_t bad = atomic_load(&job.bad);
   if (bad == p->file.count) return TAPER_OK;
-  return TAPER_FAIL(error, TAPER_INVALID, "%s: tensor '%.80s': its bytes do not match its hash; the file is damaged, copy or compile it again",
-                    p->path, p->file.tensors[bad].name);
+  return TAPER_FAIL(
+      error, TAPER_INVALID,
+      "%s: tensor '%.80s': its bytes do not match its hash; the file is damaged, copy or compile it again", p->path,
+      p->file.tensors[bad].name);
 }
 
 /* Appends the features of `list` that this CPU lacks to out, comma-separated; returns their number. */
@@ -335,6 +363,9 @@ taper_status package_choose_image(const package *p, const char *name, const pack
     used = k < 0 || (size_t)k >= sizeof(all) - used ? sizeof(all) - 1 : used + (size_t)k;
   }
   if (!named)
-    return TAPER_FAIL(error, TAPER_INVALID, "%s: there is no image '%.40s'; the package has %s", p->path, name, st_metadata(&p->file, "taper.arch"));
-  return TAPER_FAIL(error, TAPER_UNSUPPORTED, "%s: this CPU cannot run the package: %s; compile the model here, or with a lower --arch", p->path, all);
+    return TAPER_FAIL(error, TAPER_INVALID, "%s: there is no image '%.40s'; the package has %s", p->path, name,
+                      st_metadata(&p->file, "taper.arch"));
+  return TAPER_FAIL(error, TAPER_UNSUPPORTED,
+                    "%s: this CPU cannot run the package: %s; compile the model here, or with a lower --arch", p->path,
+                    all);
 }

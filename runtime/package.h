@@ -23,22 +23,26 @@ typedef struct package {
   const char *path, *name, *model, *target; /* in `file` */
   package_tokenizer tokenizer;
   uint32_t vocab, context;
-  int32_t end_token; /* -1: none */
+  int32_t end_token;                        /* -1: none */
   package_image images[PACKAGE_MAX_IMAGES]; /* best first */
   uint32_t image_count;
   hash128 *hashes; /* of file.tensors[i]; empty for padding */
 } package;
 
-/* Opens the file and checks its metadata and tensor list; no byte of the tensors is read. Zero *out first; on failure nothing is held.
-   Messages begin with the path. Keys that this version does not know are told to `log` (may be NULL). */
-taper_status package_open(const char *path, const taper_allocator *allocator, taper_log_fn log, void *log_user, package *out,
-                          taper_error *error);
+/* Opens the file and checks its metadata and tensor list; no byte of the tensors is read. Zero *out first; on failure
+   nothing is held. Messages begin with the path. Keys that this version does not know are told to `log` (may be NULL).
+ */
+taper_status package_open(const char *path, const taper_allocator *allocator, taper_log_fn log, void *log_user,
+                          package *out, taper_error *error);
 void package_close(package *p);
-/* Compares every tensor's bytes with its hash, the pool's workers side by side (the caller holds its lock). Read pages are given back. */
+/* Compares every tensor's bytes with its hash, the pool's workers side by side (the caller holds its lock). Read pages
+ * are given back. */
 taper_status package_verify(const package *p, pool *workers, taper_error *error);
-/* The image of that name, or the best this CPU runs (name NULL). TAPER_UNSUPPORTED names the features that are missing. */
+/* The image of that name, or the best this CPU runs (name NULL). TAPER_UNSUPPORTED names the features that are missing.
+ */
 taper_status package_choose_image(const package *p, const char *name, const package_image **out, taper_error *error);
-/* Whether this CPU has a feature named by a word of runtime/abi/cpu_features.def; an unknown word is a feature it has not. */
+/* Whether this CPU has a feature named by a word of runtime/abi/cpu_features.def; an unknown word is a feature it has
+ * not. */
 bool package_cpu_has(const char *word);
 /* Gives the pages of bytes [first, first + bytes) of the mapping back; they are read again when touched. */
 void package_release_pages(const package *p, uint64_t first, uint64_t bytes);

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-/* `phase` is 2 * (stages finished so far) + (a stage may run now). It only grows; claim[i] is the phase at which part i was last begun, so
-   that a worker which slept through any number of stages can never begin one that is over. Job fields are read by a worker only while it
-   holds a part of an unfinished stage: the job cannot end meanwhile. */
+/* `phase` is 2 * (stages finished so far) + (a stage may run now). It only grows; claim[i] is the phase at which part i
+   was last begun, so that a worker which slept through any number of stages can never begin one that is over. Job
+   fields are read by a worker only while it holds a part of an unfinished stage: the job cannot end meanwhile. */
 typedef struct pool_slot {
   _Alignas(128) _Atomic uint64_t claim;
   pthread_t thread;
@@ -50,7 +50,8 @@ static uint64_t now_ns(void) {
 }
 
 static void publish(pool *p, uint64_t phase) {
-  atomic_store(&p->phase, phase); /* sequentially consistent with `sleepers`: either we see a sleeper or it sees the phase */
+  atomic_store(&p->phase,
+               phase); /* sequentially consistent with `sleepers`: either we see a sleeper or it sees the phase */
   if (atomic_load(&p->sleepers) == 0) return;
   pthread_mutex_lock(&p->park);
   pthread_cond_broadcast(&p->wake);
@@ -69,7 +70,9 @@ static void sleep_until_not(pool *p, uint64_t phase) {
 static bool try_part(pool *p, uint32_t i, uint64_t phase) {
   _Atomic uint64_t *claim = &p->slots[i].claim;
   uint64_t seen = atomic_load_explicit(claim, memory_order_relaxed);
-  if (seen >= phase || !atomic_compare_exchange_strong_explicit(claim, &seen, phase, memory_order_acq_rel, memory_order_relaxed)) return false;
+  if (seen >= phase ||
+      !atomic_compare_exchange_strong_explicit(claim, &seen, phase, memory_order_acq_rel, memory_order_relaxed))
+    return false;
   uint32_t stage = (uint32_t)((phase - p->first) / 2);
   p->job.part(p->job.arg, stage, i);
   if (atomic_fetch_add_explicit(&p->done, 1, memory_order_acq_rel) + 1 < p->threads) return true;
@@ -101,7 +104,8 @@ static void *worker_main(void *arg) {
   pool_slot *slot = arg;
   pool *p = slot->owner;
   for (;;) {
-    uint64_t phase = atomic_load_explicit(&p->phase, memory_order_acquire); /* before quit: quit is set before the phase moves */
+    uint64_t phase =
+        atomic_load_explicit(&p->phase, memory_order_acquire); /* before quit: quit is set before the phase moves */
     if (atomic_load_explicit(&p->quit, memory_order_acquire)) break;
     if (phase & 1) (void)try_part(p, slot->index, phase);
     await(p, slot->index, phase);
@@ -150,8 +154,10 @@ static uint32_t usable_cpus(void) {
 static taper_status start_worker(pool *p, const pool_options *o, uint32_t i, taper_error *error) {
   pool_slot *slot = &p->slots[i];
   int rc = pthread_create(&slot->thread, NULL, worker_main, slot);
-  if (rc == EAGAIN) return TAPER_FAIL(error, TAPER_NOMEM, "cannot start worker thread %u of %u: %s", i, p->threads, strerror(rc));
-  if (rc != 0) return TAPER_FAIL(error, TAPER_INTERNAL, "cannot start worker thread %u of %u: %s", i, p->threads, strerror(rc));
+  if (rc == EAGAIN)
+    return TAPER_FAIL(error, TAPER_NOMEM, "cannot start worker thread %u of %u: %s", i, p->threads, strerror(rc));
+  if (rc != 0)
+    return TAPER_FAIL(error, TAPER_INTERNAL, "cannot start worker thread %u of %u: %s", i, p->threads, strerror(rc));
   p->started = i;
   char name[16];
   snprintf(name, sizeof(name), "taper-%u", i % 10000);
@@ -162,7 +168,8 @@ static taper_status start_worker(pool *p, const pool_options *o, uint32_t i, tap
   CPU_ZERO(&set);
   CPU_SET((size_t)cpu, &set);
   rc = pthread_setaffinity_np(slot->thread, sizeof(set), &set);
-  if (rc != 0) return TAPER_FAIL(error, TAPER_INVALID, "option 'cpus': cannot pin a worker to CPU %d: %s", cpu, strerror(rc));
+  if (rc != 0)
+    return TAPER_FAIL(error, TAPER_INVALID, "option 'cpus': cannot pin a worker to CPU %d: %s", cpu, strerror(rc));
   return TAPER_OK;
 }
 
@@ -180,12 +187,14 @@ taper_status pool_new(const pool_options *o, const taper_allocator *allocator, p
   *out = NULL;
   uint32_t cpus = usable_cpus(), threads = o->threads ? o->threads : cpus;
   if (threads > POOL_MAX_THREADS) {
-    if (o->threads) return TAPER_FAIL(error, TAPER_INVALID, "option 'threads' is %u; at most %u", threads, POOL_MAX_THREADS);
+    if (o->threads)
+      return TAPER_FAIL(error, TAPER_INVALID, "option 'threads' is %u; at most %u", threads, POOL_MAX_THREADS);
     threads = POOL_MAX_THREADS;
   }
   for (size_t i = 0; o->cpus && i < o->cpu_count; i++) {
     if (o->cpus[i] < 0 || o->cpus[i] >= CPU_SETSIZE)
-      return TAPER_FAIL(error, TAPER_INVALID, "option 'cpus': %d is no CPU number; 0 to %d", o->cpus[i], CPU_SETSIZE - 1);
+      return TAPER_FAIL(error, TAPER_INVALID, "option 'cpus': %d is no CPU number; 0 to %d", o->cpus[i],
+                        CPU_SETSIZE - 1);
   }
   pool *p = memory_alloc(allocator, sizeof(pool), 128);
   pool_slot *slots = p ? memory_alloc(allocator, sizeof(pool_slot) * threads, 128) : NULL;

@@ -1,8 +1,9 @@
 /* pool.h - the persistent workers of a model, and how they run a list of stages.
  *
- * A stage is cut into one part per worker. Worker i takes part i; a worker that has nothing to do for a moment takes a part that its owner
- * has not begun (the owner sleeps, or the machine gave its CPU to someone else). So no part waits for a worker that is not running, more
- * workers than CPUs do no harm, and a child after fork() still computes. Waiting workers spin for a while, then sleep.
+ * A stage is cut into one part per worker. Worker i takes part i; a worker that has nothing to do for a moment takes a
+ * part that its owner has not begun (the owner sleeps, or the machine gave its CPU to someone else). So no part waits
+ * for a worker that is not running, more workers than CPUs do no harm, and a child after fork() still computes. Waiting
+ * workers spin for a while, then sleep.
  */
 #ifndef TAPER_POOL_H
 #define TAPER_POOL_H
@@ -21,8 +22,8 @@ typedef struct pool_options {
 
 #define POOL_MAX_THREADS 1024u
 
-/* A list of stages. part(arg, stage, i) runs once for every stage and part; after(arg, stage), where not NULL, runs once after all parts of
-   a stage, in some worker, before the next stage begins. */
+/* A list of stages. part(arg, stage, i) runs once for every stage and part; after(arg, stage), where not NULL, runs
+   once after all parts of a stage, in some worker, before the next stage begins. */
 typedef struct pool_job {
   void (*part)(void *arg, uint32_t stage, uint32_t part);
   void (*after)(void *arg, uint32_t stage);
@@ -30,7 +31,8 @@ typedef struct pool_job {
   uint32_t stages;
 } pool_job;
 
-/* Starts the threads. They block every signal. Fails with TAPER_INVALID (counts, a CPU that is not there), TAPER_NOMEM, TAPER_INTERNAL. */
+/* Starts the threads. They block every signal. Fails with TAPER_INVALID (counts, a CPU that is not there), TAPER_NOMEM,
+ * TAPER_INTERNAL. */
 taper_status pool_new(const pool_options *options, const taper_allocator *allocator, pool **out, taper_error *error);
 void pool_free(pool *p);
 uint32_t pool_threads(const pool *p);

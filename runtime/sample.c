@@ -6,23 +6,35 @@
 #include <stdlib.h>
 
 void taper_sampling_init(taper_sampling *s) {
-  *s = (taper_sampling){.size = sizeof(*s), .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1, .repeat_last = 64};
+  *s = (taper_sampling){.size = sizeof(*s),
+                        .temperature = 0.8f,
+                        .top_k = 40,
+                        .top_p = 0.95f,
+                        .min_p = 0.05f,
+                        .repeat_penalty = 1,
+                        .repeat_last = 64};
 }
 
 static taper_status out_of_range(taper_error *error, const char *option, double value, const char *range) {
   /* no %g: its decimal point depends on the locale */
   long long thousandths = isfinite(value) && fabs(value) < 1e12 ? llround(value * 1000) : 0;
-  if (!isfinite(value)) return TAPER_FAIL(error, TAPER_INVALID, "sampling option '%s' is %s; it must be %s", option, isnan(value) ? "NaN" : "infinite", range);
-  return TAPER_FAIL(error, TAPER_INVALID, "sampling option '%s' is %s%lld.%03lld; it must be %s", option, value < 0 ? "-" : "", llabs(thousandths) / 1000,
-                    llabs(thousandths) % 1000, range);
+  if (!isfinite(value))
+    return TAPER_FAIL(error, TAPER_INVALID, "sampling option '%s' is %s; it must be %s", option,
+                      isnan(value) ? "NaN" : "infinite", range);
+  return TAPER_FAIL(error, TAPER_INVALID, "sampling option '%s' is %s%lld.%03lld; it must be %s", option,
+                    value < 0 ? "-" : "", llabs(thousandths) / 1000, llabs(thousandths) % 1000, range);
 }
 
 taper_status sample_check(const taper_sampling *s, taper_error *error) {
-  if (s->size != sizeof(*s)) return TAPER_FAIL(error, TAPER_INVALID, "taper_sampling has size %zu, not %zu; call taper_sampling_init first", s->size, sizeof(*s));
-  if (!(s->temperature >= 0) || isinf(s->temperature)) return out_of_range(error, "temperature", (double)s->temperature, "0 or more, and finite");
+  if (s->size != sizeof(*s))
+    return TAPER_FAIL(error, TAPER_INVALID, "taper_sampling has size %zu, not %zu; call taper_sampling_init first",
+                      s->size, sizeof(*s));
+  if (!(s->temperature >= 0) || isinf(s->temperature))
+    return out_of_range(error, "temperature", (double)s->temperature, "0 or more, and finite");
   if (!(s->top_p >= 0 && s->top_p <= 1)) return out_of_range(error, "top_p", (double)s->top_p, "from 0 to 1");
   if (!(s->min_p >= 0 && s->min_p <= 1)) return out_of_range(error, "min_p", (double)s->min_p, "from 0 to 1");
-  if (!(s->repeat_penalty > 0) || isinf(s->repeat_penalty)) return out_of_range(error, "repeat_penalty", (double)s->repeat_penalty, "more than 0, and finite");
+  if (!(s->repeat_penalty > 0) || isinf(s->repeat_penalty))
+    return out_of_range(error, "repeat_penalty", (double)s->repeat_penalty, "more than 0, and finite");
   return TAPER_OK;
 }
 
@@ -30,7 +42,9 @@ taper_status sample_check(const taper_sampling *s, taper_error *error) {
 static bool better(const float *v, uint32_t a, uint32_t b) { return v[a] > v[b] || (v[a] == v[b] && a < b); }
 
 /* A heap whose root is the best id, or with `worst` the worst one. */
-static bool above(const float *v, uint32_t a, uint32_t b, bool worst) { return worst ? better(v, b, a) : better(v, a, b); }
+static bool above(const float *v, uint32_t a, uint32_t b, bool worst) {
+  return worst ? better(v, b, a) : better(v, a, b);
+}
 
 static void sift(const float *v, uint32_t *heap, uint32_t n, uint32_t at, bool worst) {
   uint32_t id = heap[at];
@@ -47,12 +61,13 @@ static void make_heap(const float *v, uint32_t *heap, uint32_t n, bool worst) {
 }
 
 /* Copies the logits and applies the penalty; a value stays finite where its logit was. */
-static taper_status penalise(const taper_sampling *s, const float *logits, uint32_t vocab, const int32_t *history, size_t n, float *values,
-                             taper_error *error) {
+static taper_status penalise(const taper_sampling *s, const float *logits, uint32_t vocab, const int32_t *history,
+                             size_t n, float *values, taper_error *error) {
   bool some = false;
   for (uint32_t i = 0; i < vocab; i++) {
     if (isnan(logits[i]) || logits[i] == INFINITY)
-      return TAPER_FAIL(error, TAPER_NUMERIC, "position %zu: the logit of id %u is %s", n, i, isnan(logits[i]) ? "NaN" : "infinite");
+      return TAPER_FAIL(error, TAPER_NUMERIC, "position %zu: the logit of id %u is %s", n, i,
+                        isnan(logits[i]) ? "NaN" : "infinite");
     some = some || logits[i] != -INFINITY;
     values[i] = logits[i];
   }
@@ -86,7 +101,8 @@ static uint32_t keep_top_k(const float *v, uint32_t vocab, uint32_t k, uint32_t 
   return n;
 }
 
-/* Top-p and min-p both keep the first of the ids in order of probability, so what min-p drops need not be ordered. Cuts ids[0..n). */
+/* Top-p and min-p both keep the first of the ids in order of probability, so what min-p drops need not be ordered. Cuts
+ * ids[0..n). */
 static uint32_t keep_probable(const taper_sampling *s, const float *v, uint32_t best, uint32_t *ids, uint32_t n) {
   double total = 0;
   uint32_t kept = 0;
@@ -111,8 +127,8 @@ static uint32_t keep_probable(const taper_sampling *s, const float *v, uint32_t 
   return kept - end;
 }
 
-taper_status sample_pick(const taper_sampling *s, const float *logits, uint32_t vocab, const int32_t *history, size_t n, uint32_t sequence,
-                         const sample_room *room, int32_t *out_id, taper_error *error) {
+taper_status sample_pick(const taper_sampling *s, const float *logits, uint32_t vocab, const int32_t *history, size_t n,
+                         uint32_t sequence, const sample_room *room, int32_t *out_id, taper_error *error) {
   float *v = room->values;
   TAPER_TRY(penalise(s, logits, vocab, history, n, v, error));
   uint32_t best = 0;
@@ -132,13 +148,15 @@ taper_status sample_pick(const taper_sampling *s, const float *logits, uint32_t 
   return TAPER_OK;
 }
 
-taper_status taper_sample(const taper_sampling *s, const float *logits, uint32_t vocab, const int32_t *history, size_t n, uint32_t sequence,
-                          int32_t *out_id, taper_error *error) {
+taper_status taper_sample(const taper_sampling *s, const float *logits, uint32_t vocab, const int32_t *history,
+                          size_t n, uint32_t sequence, int32_t *out_id, taper_error *error) {
   enum { ON_STACK = 1024 };
   float values[ON_STACK];
   uint32_t ids[ON_STACK];
-  if (!s || !logits || !out_id || (n > 0 && !history)) return TAPER_FAIL(error, TAPER_INVALID, "taper_sample: an argument is NULL");
-  if (vocab == 0 || vocab > INT32_MAX) return TAPER_FAIL(error, TAPER_INVALID, "taper_sample: a vocabulary of %u ids", vocab);
+  if (!s || !logits || !out_id || (n > 0 && !history))
+    return TAPER_FAIL(error, TAPER_INVALID, "taper_sample: an argument is NULL");
+  if (vocab == 0 || vocab > INT32_MAX)
+    return TAPER_FAIL(error, TAPER_INVALID, "taper_sample: a vocabulary of %u ids", vocab);
   TAPER_TRY(sample_check(s, error));
   sample_room room = {values, ids};
   if (vocab > ON_STACK) {

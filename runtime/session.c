@@ -4,15 +4,17 @@
 
 enum { MAX_BATCH = 8 };
 
-void taper_session_options_init(taper_session_options *o) { *o = (taper_session_options){.size = sizeof(*o), .max_batch = 1}; }
+void taper_session_options_init(taper_session_options *o) {
+  *o = (taper_session_options){.size = sizeof(*o), .max_batch = 1};
+}
 
 void taper_session_free(taper_session *s) {
   if (!s) return;
   taper_allocator a = s->model->allocator;
   device *d = s->model->device;
   d->ops->state_free(d, s->state);
-  void *const blocks[] = {s->length, s->history, s->reached, s->named, s->token, s->pos, s->slot, s->out_row, s->logits, s->probe_rows, s->next,
-                          s->room.values, s->room.ids};
+  void *const blocks[] = {s->length,  s->history, s->reached,    s->named, s->token,       s->pos,     s->slot,
+                          s->out_row, s->logits,  s->probe_rows, s->next,  s->room.values, s->room.ids};
   for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) memory_free(&a, blocks[i]);
   memory_free(&a, s);
 }
@@ -22,29 +24,37 @@ static bool allocate(taper_session *s) {
   const taper_allocator *a = &s->model->allocator;
   const device_facts *f = &s->model->device->facts;
   const size_t batch = s->max_batch, cap = f->row_cap, probe_floats = (size_t)f->probes * cap * f->width;
-  return (s->length = memory_zalloc(a, batch, sizeof(*s->length))) && (s->history = memory_zalloc(a, batch * s->context, sizeof(*s->history))) &&
-         (s->reached = memory_zalloc(a, batch, sizeof(*s->reached))) && (s->named = memory_zalloc(a, batch, sizeof(*s->named))) &&
+  return (s->length = memory_zalloc(a, batch, sizeof(*s->length))) &&
+         (s->history = memory_zalloc(a, batch * s->context, sizeof(*s->history))) &&
+         (s->reached = memory_zalloc(a, batch, sizeof(*s->reached))) &&
+         (s->named = memory_zalloc(a, batch, sizeof(*s->named))) &&
          (s->token = memory_zalloc(a, cap, sizeof(*s->token))) && (s->pos = memory_zalloc(a, cap, sizeof(*s->pos))) &&
-         (s->slot = memory_zalloc(a, cap, sizeof(*s->slot))) && (s->out_row = memory_zalloc(a, cap, sizeof(*s->out_row))) &&
+         (s->slot = memory_zalloc(a, cap, sizeof(*s->slot))) &&
+         (s->out_row = memory_zalloc(a, cap, sizeof(*s->out_row))) &&
          (s->logits = memory_zalloc(a, cap, sizeof(*s->logits))) &&
-         (s->probe_rows = memory_alloc(a, probe_floats * sizeof(float), MEMORY_LINE)) && (s->next = memory_zalloc(a, f->vocab, sizeof(float))) &&
-         (s->room.values = memory_zalloc(a, f->vocab, sizeof(float))) && (s->room.ids = memory_zalloc(a, f->vocab, sizeof(uint32_t)));
+         (s->probe_rows = memory_alloc(a, probe_floats * sizeof(float), MEMORY_LINE)) &&
+         (s->next = memory_zalloc(a, f->vocab, sizeof(float))) &&
+         (s->room.values = memory_zalloc(a, f->vocab, sizeof(float))) &&
+         (s->room.ids = memory_zalloc(a, f->vocab, sizeof(uint32_t)));
 }
 
-static taper_status session_make(taper_model *m, uint32_t max_batch, uint32_t context, taper_session **out, taper_error *error) {
+static taper_status session_make(taper_model *m, uint32_t max_batch, uint32_t context, taper_session **out,
+                                 taper_error *error) {
   taper_session *s = memory_zalloc(&m->allocator, 1, sizeof(*s));
   if (!s) return memory_exhausted(error, "a session", sizeof(*s));
   s->model = m;
   s->max_batch = max_batch, s->context = context;
   taper_status status = m->device->ops->state_new(m->device, max_batch, context, &s->state, error);
   if (status == TAPER_OK && !allocate(s))
-    status = memory_exhausted(error, "a session's buffers", (uint64_t)max_batch * context * sizeof(int32_t) + m->device->facts.vocab * 12ull);
+    status = memory_exhausted(error, "a session's buffers",
+                              (uint64_t)max_batch * context * sizeof(int32_t) + m->device->facts.vocab * 12ull);
   if (status != TAPER_OK) return taper_session_free(s), status;
   *out = s;
   return TAPER_OK;
 }
 
-taper_status taper_session_new(taper_model *m, const taper_session_options *options, taper_session **out, taper_error *error) {
+taper_status taper_session_new(taper_model *m, const taper_session_options *options, taper_session **out,
+                               taper_error *error) {
   if (!out) return TAPER_FAIL(error, TAPER_INVALID, "taper_session_new: out is NULL");
   *out = NULL;
   if (!m) return TAPER_FAIL(error, TAPER_INVALID, "taper_session_new: model is NULL");
@@ -57,9 +67,11 @@ taper_status taper_session_new(taper_model *m, const taper_session_options *opti
   const device_facts *f = &m->device->facts;
   const uint32_t most = f->max_batch < MAX_BATCH ? f->max_batch : MAX_BATCH;
   if (o.max_batch < 1 || o.max_batch > most)
-    return TAPER_FAIL(error, TAPER_INVALID, "option 'max_batch' is %u; model '%s' takes 1 to %u sequences", o.max_batch, m->name, most);
+    return TAPER_FAIL(error, TAPER_INVALID, "option 'max_batch' is %u; model '%s' takes 1 to %u sequences", o.max_batch,
+                      m->name, most);
   if (o.context > f->context)
-    return TAPER_FAIL(error, TAPER_INVALID, "option 'context' is %u; model '%s' was compiled for at most %u", o.context, m->name, f->context);
+    return TAPER_FAIL(error, TAPER_INVALID, "option 'context' is %u; model '%s' was compiled for at most %u", o.context,
+                      m->name, f->context);
   return session_make(m, o.max_batch, o.context ? o.context : f->context, out, error);
 }
 
@@ -80,7 +92,9 @@ taper_status taper_session_clone(const taper_session *s, taper_session **out, ta
   return TAPER_OK;
 }
 
-uint32_t taper_session_length(const taper_session *s, uint32_t seq) { return s && seq < s->max_batch ? s->length[seq] : 0; }
+uint32_t taper_session_length(const taper_session *s, uint32_t seq) {
+  return s && seq < s->max_batch ? s->length[seq] : 0;
+}
 
 uint32_t taper_session_context(const taper_session *s) { return s ? s->context : 0; }
 
@@ -88,14 +102,16 @@ const int32_t *session_history(const taper_session *s, uint32_t seq) { return s-
 
 static taper_status check_seq(const taper_session *s, uint32_t seq, taper_error *error) {
   if (!s) return TAPER_FAIL(error, TAPER_INVALID, "session is NULL");
-  if (seq >= s->max_batch) return TAPER_FAIL(error, TAPER_INVALID, "there is no sequence %u; this session has 0 to %u", seq, s->max_batch - 1);
+  if (seq >= s->max_batch)
+    return TAPER_FAIL(error, TAPER_INVALID, "there is no sequence %u; this session has 0 to %u", seq, s->max_batch - 1);
   return TAPER_OK;
 }
 
 taper_status taper_session_rewind(taper_session *s, uint32_t seq, uint32_t length, taper_error *error) {
   TAPER_TRY(check_seq(s, seq, error));
   if (length > s->length[seq])
-    return TAPER_FAIL(error, TAPER_INVALID, "cannot rewind sequence %u to %u tokens; it holds %u", seq, length, s->length[seq]);
+    return TAPER_FAIL(error, TAPER_INVALID, "cannot rewind sequence %u to %u tokens; it holds %u", seq, length,
+                      s->length[seq]);
   s->length[seq] = length;
   return TAPER_OK;
 }
@@ -115,10 +131,13 @@ static taper_status check_entry(const taper_session *s, const taper_batch_entry 
   if (e->n == 0 || !e->tokens) return TAPER_FAIL(error, TAPER_INVALID, "sequence %u: no tokens to append", e->seq);
   const uint32_t vocab = s->model->device->facts.vocab, held = s->length[e->seq];
   if (e->n > s->context - held)
-    return TAPER_FAIL(error, TAPER_CONTEXT_FULL, "sequence %u: %u tokens held and %zu to append do not fit the context of %u", e->seq, held, e->n, s->context);
+    return TAPER_FAIL(error, TAPER_CONTEXT_FULL,
+                      "sequence %u: %u tokens held and %zu to append do not fit the context of %u", e->seq, held, e->n,
+                      s->context);
   for (size_t i = 0; i < e->n; i++) {
     if (e->tokens[i] < 0 || (uint32_t)e->tokens[i] >= vocab)
-      return TAPER_FAIL(error, TAPER_INVALID, "sequence %u: token %zu is %d; ids are 0 to %u", e->seq, i, e->tokens[i], vocab - 1);
+      return TAPER_FAIL(error, TAPER_INVALID, "sequence %u: token %zu is %d; ids are 0 to %u", e->seq, i, e->tokens[i],
+                        vocab - 1);
   }
   return TAPER_OK;
 }
@@ -129,16 +148,20 @@ static taper_status check_call(taper_session *s, const append_call *c, taper_err
   memset(s->named, 0, s->max_batch);
   for (size_t i = 0; i < c->count; i++) {
     TAPER_TRY(check_entry(s, &c->entries[i], error));
-    if (s->named[c->entries[i].seq]) return TAPER_FAIL(error, TAPER_INVALID, "sequence %u has two entries in one call", c->entries[i].seq);
+    if (s->named[c->entries[i].seq])
+      return TAPER_FAIL(error, TAPER_INVALID, "sequence %u has two entries in one call", c->entries[i].seq);
     s->named[c->entries[i].seq] = 1;
   }
-  if (c->on_layer && f->probes == 0) return TAPER_FAIL(error, TAPER_UNSUPPORTED, "model '%s' was compiled without probes", s->model->name);
+  if (c->on_layer && f->probes == 0)
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "model '%s' was compiled without probes", s->model->name);
   if (c->on_layer && f->lost_probe[0])
-    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "the layer output '%s' of this package is never in memory; compile it with -O1", f->lost_probe);
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED,
+                      "the layer output '%s' of this package is never in memory; compile it with -O1", f->lost_probe);
   return TAPER_OK;
 }
 
-/* Puts the next tokens of one entry into the batch. The last token's logits are always computed: they show whether numbers left their range. */
+/* Puts the next tokens of one entry into the batch. The last token's logits are always computed: they show whether
+ * numbers left their range. */
 static void add_rows(taper_session *s, const append_call *c, const taper_batch_entry *e, uint32_t n, device_batch *b) {
   const uint32_t begin = s->length[e->seq], vocab = s->model->device->facts.vocab;
   for (uint32_t i = 0; i < n; i++, b->rows++) {
@@ -158,10 +181,12 @@ static bool next_batch(taper_session *s, const append_call *c, device_batch *b) 
   const uint32_t cap = s->model->device->facts.row_cap;
   uint32_t open = 0;
   *b = (device_batch){.token = s->token, .pos = s->pos, .slot = s->slot, .out_row = s->out_row, .logits = s->logits};
-  for (size_t i = 0; i < c->count; i++) open += s->reached[c->entries[i].seq] - s->length[c->entries[i].seq] < c->entries[i].n;
+  for (size_t i = 0; i < c->count; i++)
+    open += s->reached[c->entries[i].seq] - s->length[c->entries[i].seq] < c->entries[i].n;
   for (size_t i = 0; i < c->count && b->rows < cap; i++) {
     const taper_batch_entry *e = &c->entries[i];
-    const size_t left = e->n - (s->reached[e->seq] - s->length[e->seq]), share = (cap - b->rows + open - 1) / (open ? open : 1);
+    const size_t left = e->n - (s->reached[e->seq] - s->length[e->seq]),
+                 share = (cap - b->rows + open - 1) / (open ? open : 1);
     if (left == 0) continue;
     open--;
     add_rows(s, c, e, (uint32_t)(left < share ? left : share), b);
@@ -173,11 +198,13 @@ static bool next_batch(taper_session *s, const append_call *c, device_batch *b) 
 static void tell_layers(const taper_session *s, const append_call *c, const device_batch *b) {
   const device_facts *f = &s->model->device->facts;
   for (uint32_t layer = 0; layer < f->probes; layer++) {
-    for (uint32_t r = 0; r < b->rows; r++) c->on_layer(c->user, layer, (size_t)s->pos[r], s->probe_rows + ((size_t)layer * b->rows + r) * f->width);
+    for (uint32_t r = 0; r < b->rows; r++)
+      c->on_layer(c->user, layer, (size_t)s->pos[r], s->probe_rows + ((size_t)layer * b->rows + r) * f->width);
   }
 }
 
-static taper_status undo(taper_session *s, const append_call *c, const device_batch *b, taper_status status, taper_error *error) {
+static taper_status undo(taper_session *s, const append_call *c, const device_batch *b, taper_status status,
+                         taper_error *error) {
   device *d = s->model->device;
   for (size_t i = 0; i < c->count; i++) {
     const uint32_t seq = c->entries[i].seq;
@@ -206,16 +233,23 @@ static taper_status append(taper_session *s, const append_call *c, taper_error *
   return TAPER_OK;
 }
 
-taper_status taper_session_append(taper_session *s, uint32_t seq, const int32_t *tokens, size_t n, float *logits, taper_error *error) {
+taper_status taper_session_append(taper_session *s, uint32_t seq, const int32_t *tokens, size_t n, float *logits,
+                                  taper_error *error) {
   return append(s, &(append_call){.entries = &(taper_batch_entry){seq, tokens, n, logits}, .count = 1}, error);
 }
 
-taper_status taper_session_append_batch(taper_session *s, const taper_batch_entry *entries, size_t n, taper_error *error) {
+taper_status taper_session_append_batch(taper_session *s, const taper_batch_entry *entries, size_t n,
+                                        taper_error *error) {
   return append(s, &(append_call){.entries = entries, .count = n}, error);
 }
 
-taper_status taper_session_append_all(taper_session *s, uint32_t seq, const int32_t *tokens, size_t n, float *logits, taper_layer_fn on_layer,
-                                      void *user, taper_error *error) {
-  return append(s, &(append_call){.entries = &(taper_batch_entry){seq, tokens, n, logits}, .count = 1, .all = true, .on_layer = on_layer, .user = user},
+taper_status taper_session_append_all(taper_session *s, uint32_t seq, const int32_t *tokens, size_t n, float *logits,
+                                      taper_layer_fn on_layer, void *user, taper_error *error) {
+  return append(s,
+                &(append_call){.entries = &(taper_batch_entry){seq, tokens, n, logits},
+                               .count = 1,
+                               .all = true,
+                               .on_layer = on_layer,
+                               .user = user},
                 error);
 }

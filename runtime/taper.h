@@ -1,11 +1,13 @@
 /*
  * taper.h - the public interface of libtaper, the runtime of taperc. The only public header.
  *
- * The library never exits, never prints and never trusts data: every call that can fail returns a status and fills the error
- * record that the caller passes (NULL is allowed). Handles are opaque; X_free(NULL) is legal. Plain C99, usable from C++.
+ * The library never exits, never prints and never trusts data: every call that can fail returns a status and fills the
+ * error record that the caller passes (NULL is allowed). Handles are opaque; X_free(NULL) is legal. Plain C99, usable
+ * from C++.
  *
- * Threads: a taper_model may be shared by any number of threads. A taper_session is used by one thread at a time; sessions of
- * one model may run in different threads at once (their parallel sections take turns on the model's worker pool).
+ * Threads: a taper_model may be shared by any number of threads. A taper_session is used by one thread at a time;
+ * sessions of one model may run in different threads at once (their parallel sections take turns on the model's worker
+ * pool).
  */
 #ifndef TAPER_H
 #define TAPER_H
@@ -63,18 +65,20 @@ TAPER_API const char *taper_version(void);
 /* A constant word for a status, e.g. "context full". */
 TAPER_API const char *taper_status_name(taper_status status);
 
-/* ---- models ------------------------------------------------------------------------------------------------------- */
+/* ---- models -------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct taper_model taper_model;
 
 typedef struct taper_model_options {
-  size_t size;               /* sizeof(taper_model_options), set by taper_model_options_init */
-  uint32_t threads;          /* workers, this one included; 0: one per online CPU of the affinity mask */
-  uint32_t spin_us;          /* how long a waiting worker spins before it parks; default 50 */
-  const int32_t *cpus;       /* worker i is pinned to cpus[i % cpu_count]; NULL: not pinned */
+  size_t size;      /* sizeof(taper_model_options), set by taper_model_options_init */
+  uint32_t threads; /* workers, this one included; 0: one per online CPU of the affinity mask */
+  uint32_t spin_us; /* how long a waiting worker spins before it parks; default 50 */
+  const int32_t
+      *cpus; /* worker i > 0 is pinned to cpus[i % cpu_count]; worker 0 is the calling thread and stays as it is */
   size_t cpu_count;
-  uint32_t chunk_rows;       /* tokens computed side by side in a prefill; 0: 64 */
-  const char *image;         /* "x86-64-v3", "x86-64-v4", "native": use this image; NULL: the best this CPU runs */
+  uint32_t chunk_rows; /* tokens computed side by side in a prefill; 0: 64 */
+  const char *image;   /* "x86-64-v3", "x86-64-v4", "native": use this image; NULL: the best this CPU runs */
   taper_allocator allocator;
   taper_log_fn log;
   void *log_user;
@@ -82,8 +86,8 @@ typedef struct taper_model_options {
 
 TAPER_API void taper_model_options_init(taper_model_options *options);
 
-/* Loads the package (.tpack) at `path`: maps it, checks every field and hash, packs the weights for the workers, starts them.
-   Loading a package runs the code in it: see docs/package-format.md on trust. `options` may be NULL. */
+/* Loads the package (.tpack) at `path`: maps it, checks every field and hash, packs the weights for the workers, starts
+   them. Loading a package runs the code in it: see docs/package-format.md on trust. `options` may be NULL. */
 TAPER_API taper_status taper_model_open(const char *path, const taper_model_options *options, taper_model **out,
                                         taper_error *error);
 /* All sessions of the model must have been freed. */
@@ -107,17 +111,19 @@ typedef struct taper_model_info {
 
 TAPER_API void taper_model_get_info(const taper_model *model, taper_model_info *out);
 
-/* ---- tokens ------------------------------------------------------------------------------------------------------- */
+/* ---- tokens -------------------------------------------------------------------------------------------------------
+ */
 
 /* Text -> ids with the model's tokenizer. Writes at most `cap` ids and sets *out_n to the number needed;
    call with ids = NULL, cap = 0 to learn it. TAPER_UNSUPPORTED where the package has no tokenizer. */
-TAPER_API taper_status taper_tokenize(const taper_model *model, const char *text, size_t bytes, int32_t *ids, size_t cap,
-                                      size_t *out_n, taper_error *error);
+TAPER_API taper_status taper_tokenize(const taper_model *model, const char *text, size_t bytes, int32_t *ids,
+                                      size_t cap, size_t *out_n, taper_error *error);
 /* ids -> bytes (no terminator), same two-call protocol. */
 TAPER_API taper_status taper_detokenize(const taper_model *model, const int32_t *ids, size_t n, char *text, size_t cap,
                                         size_t *out_bytes, taper_error *error);
 
-/* ---- sessions: the state of up to max_batch sequences -------------------------------------------------------------- */
+/* ---- sessions: the state of up to max_batch sequences --------------------------------------------------------------
+ */
 
 typedef struct taper_session taper_session;
 
@@ -139,8 +145,9 @@ TAPER_API uint32_t taper_session_context(const taper_session *session);
 /* Forgets all tokens of `seq` from position `length` on. */
 TAPER_API taper_status taper_session_rewind(taper_session *session, uint32_t seq, uint32_t length, taper_error *error);
 
-/* Appends tokens[0..n) to sequence `seq` and writes the logits after the last one to logits[0..vocab) (NULL: not wanted).
-   All or nothing: an id out of range or a full context changes nothing. */
+/* Appends tokens[0..n) to sequence `seq` and writes the logits after the last one to logits[0..vocab) (NULL: not
+   wanted). All or nothing: an id out of range, a full context or logits that are not finite (TAPER_NUMERIC) change
+   nothing. */
 TAPER_API taper_status taper_session_append(taper_session *session, uint32_t seq, const int32_t *tokens, size_t n,
                                             float *logits, taper_error *error);
 
@@ -155,16 +162,20 @@ typedef struct taper_batch_entry {
 TAPER_API taper_status taper_session_append_batch(taper_session *session, const taper_batch_entry *entries, size_t n,
                                                   taper_error *error);
 
-/* layer: 0 = the stream that enters block 0, ... probes - 1 = what enters the final norm; row[0..width), scales undone. */
+/* layer: 0 = the stream that enters block 0, ... probes - 1 = what enters the final norm; row[0..width), scales undone.
+   Called in the calling thread after each chunk of rows, layer by layer; it must not use the session. */
 typedef void (*taper_layer_fn)(void *user, uint32_t layer, size_t position, const float *row);
 
-/* Appends tokens and writes logits for every one of them: logits[n * vocab]. on_layer may be NULL. */
+/* Appends tokens and writes logits for every one of them: logits[n * vocab] (NULL: not wanted). on_layer may be NULL.
+ */
 TAPER_API taper_status taper_session_append_all(taper_session *session, uint32_t seq, const int32_t *tokens, size_t n,
                                                 float *logits, taper_layer_fn on_layer, void *user, taper_error *error);
 
-/* ---- sampling ------------------------------------------------------------------------------------------------------ */
+/* ---- sampling ------------------------------------------------------------------------------------------------------
+ */
 
-/* Filters act in the order: repeat penalty, top-k, top-p (renormalised), min-p, temperature; at least one id always survives. */
+/* Filters act in the order: repeat penalty, top-k, top-p (renormalised), min-p, temperature; at least one id always
+ * survives. */
 typedef struct taper_sampling {
   size_t size;
   float temperature;    /* 0: the largest logit, lowest id on ties; default 0.8 */
@@ -178,12 +189,14 @@ typedef struct taper_sampling {
 
 TAPER_API void taper_sampling_init(taper_sampling *sampling);
 
-/* Picks an id from logits[0..vocab). history[0..n): the tokens so far (for the penalty); `sequence` and n select the random
-   number (Philox, key = seed). Fails with TAPER_NUMERIC on NaN, TAPER_INVALID on an option out of range. */
+/* Picks an id from logits[0..vocab). history[0..n): the tokens so far (for the penalty); `sequence` and n select the
+   random number (Philox, key = seed). Fails with TAPER_NUMERIC on NaN, TAPER_INVALID on an option out of range. */
 TAPER_API taper_status taper_sample(const taper_sampling *sampling, const float *logits, uint32_t vocab,
-                                    const int32_t *history, size_t n, uint32_t sequence, int32_t *out_id, taper_error *error);
+                                    const int32_t *history, size_t n, uint32_t sequence, int32_t *out_id,
+                                    taper_error *error);
 
-/* ---- generation: append, sample, stream --------------------------------------------------------------------------- */
+/* ---- generation: append, sample, stream ---------------------------------------------------------------------------
+ */
 
 typedef enum taper_finish {
   TAPER_FINISH_LENGTH = 0,  /* max_tokens reached */
@@ -206,7 +219,10 @@ typedef struct taper_generation {
 } taper_generation;
 
 TAPER_API void taper_generation_init(taper_generation *generation);
-/* Appends prompt[0..n) (n > 0) to sequence `seq` and generates. A prompt that does not fit the context is refused whole. */
+/* Appends prompt[0..n) (n > 0) to sequence `seq` and generates. A prompt that does not fit the context is refused
+   whole, with both lengths, before any work. A session of context C holds at most C tokens, so at most C - n + 1 are
+   generated: the last one is told, not appended; so it is when the length is reached. At the end nothing is withheld;
+   after a callback asked to stop, none is called again. */
 TAPER_API taper_status taper_generate(taper_session *session, uint32_t seq, const int32_t *prompt, size_t n,
                                       const taper_generation *generation, taper_finish *out_finish, taper_error *error);
 

@@ -1,8 +1,8 @@
 #include "runtime/text/stop.h"
 #include <string.h>
 
-/* Knuth, Morris, Pratt, "Fast pattern matching in strings", SIAM J. Comput. 6 (1977): for each string the length of the longest of its beginnings
-   that the stream ends with. The longest of those over all strings is withheld. */
+/* Knuth, Morris, Pratt, "Fast pattern matching in strings", SIAM J. Comput. 6 (1977): for each string the length of the
+   longest of its beginnings that the stream ends with. The longest of those over all strings is withheld. */
 typedef struct stop_string {
   const char *text;
   uint32_t *border; /* [size]: longest proper border of text[0..i] */
@@ -28,13 +28,16 @@ static void fill_borders(stop_string *s) {
   for (size_t i = 1; i < s->size; i++) s->border[i] = (uint32_t)advance(s, s->border[i - 1], s->text[i]);
 }
 
-taper_status stop_new(const char *const *strings, size_t count, const taper_allocator *allocator, stop_matcher **out, taper_error *error) {
+taper_status stop_new(const char *const *strings, size_t count, const taper_allocator *allocator, stop_matcher **out,
+                      taper_error *error) {
   size_t bytes = 0, longest = 0;
   *out = NULL;
   for (size_t i = 0; i < count; i++) {
-    if (!strings[i] || !strings[i][0]) return TAPER_FAIL(error, TAPER_INVALID, "stop string %zu is empty; leave it out", i);
+    if (!strings[i] || !strings[i][0])
+      return TAPER_FAIL(error, TAPER_INVALID, "stop string %zu is empty; leave it out", i);
     size_t n = strlen(strings[i]);
-    if (n > 1u << 20) return TAPER_FAIL(error, TAPER_INVALID, "stop string %zu has %zu bytes; at most %u", i, n, 1u << 20);
+    if (n > 1u << 20)
+      return TAPER_FAIL(error, TAPER_INVALID, "stop string %zu has %zu bytes; at most %u", i, n, 1u << 20);
     bytes += n;
     longest = n > longest ? n : longest;
   }

@@ -7,7 +7,12 @@ static utf8_state judge(const uint8_t *b, uint32_t n) {
   if (b[0] < 0x80) return UTF8_WHOLE;
   if (b[0] < 0xc2 || b[0] > 0xf4) return UTF8_WRONG;
   uint32_t length = b[0] < 0xe0 ? 2 : b[0] < 0xf0 ? 3 : 4;
-  uint8_t low = b[0] == 0xe0 ? 0xa0 : b[0] == 0xf0 ? 0x90 : 0x80, high = b[0] == 0xed ? 0x9f : b[0] == 0xf4 ? 0x8f : 0xbf;
+  uint8_t low = b[0] == 0xe0   ? 0xa0
+                : b[0] == 0xf0 ? 0x90
+                               : 0x80,
+          high = b[0] == 0xed   ? 0x9f
+                 : b[0] == 0xf4 ? 0x8f
+                                : 0xbf;
   for (uint32_t i = 1; i < n; i++, low = 0x80, high = 0xbf) {
     if (b[i] < low || b[i] > high) return UTF8_WRONG;
   }
@@ -26,7 +31,8 @@ size_t utf8_push(utf8_stream *s, const char *bytes, size_t n, char *out) {
   size_t used = 0;
   for (size_t i = 0; i < n; i++) {
     s->held[s->count++] = (uint8_t)bytes[i];
-    if (judge(s->held, s->count) == UTF8_WRONG) used += pass(s, s->count - 1, out + used); /* the newest may begin a character */
+    if (judge(s->held, s->count) == UTF8_WRONG)
+      used += pass(s, s->count - 1, out + used); /* the newest may begin a character */
     if (s->count > 0 && judge(s->held, s->count) != UTF8_PARTIAL) used += pass(s, s->count, out + used);
   }
   return used;

@@ -11,8 +11,9 @@ typedef struct utf8_stream {
   uint32_t count;
 } utf8_stream;
 
-/* Takes n bytes, writes the bytes that may pass to out[0 .. n + 3) and returns their number: whole characters (Unicode 15, table 3-7: no
-   surrogates, no overlong forms, nothing above U+10FFFF), and bytes that can no longer become one, as they are, in order. */
+/* Takes n bytes, writes the bytes that may pass to out[0 .. n + 3) and returns their number: whole characters (Unicode
+   15, table 3-7: no surrogates, no overlong forms, nothing above U+10FFFF), and bytes that can no longer become one, as
+   they are, in order. */
 size_t utf8_push(utf8_stream *s, const char *bytes, size_t n, char *out);
 /* The end of the stream: writes what is held to out[0 .. 3), returns the number of bytes. */
 size_t utf8_flush(utf8_stream *s, char *out);

@@ -14,9 +14,9 @@ enum { LONGEST = 70, BATCH = 8 }; /* LONGEST: five tiles of positions, the last 
 
 static const char *device_name, *package_path;
 static taper_model_info info;
-static uint32_t length;             /* of the test sequence: LONGEST or the model's context */
+static uint32_t length;          /* of the test sequence: LONGEST or the model's context */
 static int32_t ids[LONGEST + 8]; /* ids all over the vocabulary */
-static float *truth;                /* [length][vocab]: token after token, one worker */
+static float *truth;             /* [length][vocab]: token after token, one worker */
 
 static taper_model *open_model(uint32_t threads, uint32_t chunk_rows) {
   taper_model_options o;
@@ -38,11 +38,11 @@ static taper_session *new_session(taper_model *m, uint32_t batch, uint32_t conte
   return s;
 }
 
-#define OK(call)                                                                              \
-  do {                                                                                        \
-    taper_error error_ = {0};                                                                 \
-    taper_error *e = &error_;                                                                 \
-    if ((call) != TAPER_OK) fail_msg("%s:%d: %s", __FILE__, __LINE__, error_.message);        \
+#define OK(call)                                                                                                       \
+  do {                                                                                                                 \
+    taper_error error_ = {0};                                                                                          \
+    taper_error *e = &error_;                                                                                          \
+    if ((call) != TAPER_OK) fail_msg("%s:%d: %s", __FILE__, __LINE__, error_.message);                                 \
   } while (0)
 
 static float *rows(size_t n) {
@@ -62,14 +62,16 @@ static void near_row(const float *got, const float *want, const char *what, size
   const double tol = tolerance(want);
   for (uint32_t i = 0; i < info.vocab; i++) {
     if (!(fabs((double)got[i] - (double)want[i]) <= tol))
-      fail_msg("%s, position %zu, id %u: %.9g, not %.9g (tolerance %.2g)", what, position, i, (double)got[i], (double)want[i], tol);
+      fail_msg("%s, position %zu, id %u: %.9g, not %.9g (tolerance %.2g)", what, position, i, (double)got[i],
+               (double)want[i], tol);
   }
 }
 
 static void same_bits(const float *got, const float *want, size_t n, const char *what) {
   for (size_t i = 0; i < n * info.vocab; i++) {
     if (memcmp(&got[i], &want[i], sizeof(float)) != 0)
-      fail_msg("%s: row %zu, id %zu: %.9g, not %.9g to the bit", what, i / info.vocab, i % info.vocab, (double)got[i], (double)want[i]);
+      fail_msg("%s: row %zu, id %zu: %.9g, not %.9g to the bit", what, i / info.vocab, i % info.vocab, (double)got[i],
+               (double)want[i]);
   }
 }
 
@@ -98,7 +100,8 @@ static void chunks_agree_with_steps(void **state) {
     taper_model *m = open_model(2, caps[i]);
     taper_session *s = new_session(m, 1, 0);
     OK(taper_session_append_all(s, 0, ids, length, got, NULL, NULL, e));
-    for (size_t p = 0; p < length; p++) near_row(got + p * info.vocab, truth + p * info.vocab, "append_all in chunks", p);
+    for (size_t p = 0; p < length; p++)
+      near_row(got + p * info.vocab, truth + p * info.vocab, "append_all in chunks", p);
     OK(taper_session_rewind(s, 0, 0, e));
     for (size_t at = 0, n = 1; at < length; at += n, n = n % 19 + 3) {
       if (n > length - at) n = length - at;
@@ -154,7 +157,8 @@ static void ragged_batches_agree_with_alone(void **state) {
       e8[i] = (taper_batch_entry){n - 1 - i, ids, held[i], got + i * info.vocab};
     }
     OK(taper_session_append_batch(s, e8, n, e));
-    for (uint32_t i = 0; i < n; i++) near_row(got + i * info.vocab, truth + (held[i] - 1) * info.vocab, "ragged prefill", held[i] - 1);
+    for (uint32_t i = 0; i < n; i++)
+      near_row(got + i * info.vocab, truth + (held[i] - 1) * info.vocab, "ragged prefill", held[i] - 1);
     for (uint32_t step = 0; step < 6; step++) { /* decode those that have room, together */
       size_t k = 0;
       for (uint32_t i = 0; i < n; i++) {
@@ -162,7 +166,8 @@ static void ragged_batches_agree_with_alone(void **state) {
       }
       OK(taper_session_append_batch(s, e8, k, e));
       for (uint32_t i = 0; i < n; i++) {
-        if (held[i] < length) near_row(got + i * info.vocab, truth + held[i] * info.vocab, "ragged decode", held[i]), held[i]++;
+        if (held[i] < length)
+          near_row(got + i * info.vocab, truth + held[i] * info.vocab, "ragged decode", held[i]), held[i]++;
       }
     }
     taper_session_free(s);
@@ -291,7 +296,8 @@ static void layers_agree_in_chunks_and_steps(void **state) {
       most = fmax(most, fabs((double)a.rows[at + i]));
       worst = fmax(worst, fabs((double)a.rows[at + i] - (double)b.rows[at + i]));
     }
-    if (!(most > 0) || !(worst <= 5e-5 * most)) fail_msg("layer %u: chunks and steps differ by %.3g of %.3g", l, worst, most);
+    if (!(most > 0) || !(worst <= 5e-5 * most))
+      fail_msg("layer %u: chunks and steps differ by %.3g of %.3g", l, worst, most);
   }
   taper_session_free(s);
   taper_model_free(m);
@@ -310,8 +316,10 @@ static void *read_along(void *arg) {
   float *got = malloc(info.vocab * sizeof(float));
   if (taper_session_new(r->m, NULL, &s, NULL) != TAPER_OK || !got) return r->wrong++, NULL;
   for (size_t p = 0; p < length; p++) {
-    if (taper_session_append(s, 0, ids + p, 1, got, NULL) != TAPER_OK) r->wrong++;
-    else r->wrong += memcmp(got, truth + p * info.vocab, info.vocab * sizeof(float)) != 0;
+    if (taper_session_append(s, 0, ids + p, 1, got, NULL) != TAPER_OK)
+      r->wrong++;
+    else
+      r->wrong += memcmp(got, truth + p * info.vocab, info.vocab * sizeof(float)) != 0;
   }
   taper_session_free(s);
   free(got);
@@ -372,7 +380,8 @@ static int set_up(void **state) {
   for (size_t p = 0; p < length; p++) OK(taper_session_append(s, 0, ids + p, 1, truth + p * info.vocab, e));
   taper_session_free(s);
   taper_model_free(m);
-  info.device = strcmp(info.device, device_name) == 0 ? device_name : "another device"; /* the model's strings are gone */
+  info.device =
+      strcmp(info.device, device_name) == 0 ? device_name : "another device"; /* the model's strings are gone */
   return 0;
 }
 

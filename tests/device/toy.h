@@ -1,4 +1,5 @@
-/* toy.h - packages of the hand-written model of toy_image.c, and its plain double evaluation. For the tests of the runtime. */
+/* toy.h - packages of the hand-written model of toy_image.c, and its plain double evaluation. For the tests of the
+ * runtime. */
 #ifndef TAPER_TESTS_DEVICE_TOY_H
 #define TAPER_TESTS_DEVICE_TOY_H
 
@@ -55,13 +56,16 @@ static inline void toy_compile(int wrong, char **out_image, size_t *out_bytes) {
   snprintf(define, sizeof(define), "-DTOY_WRONG=%d", wrong);
   pid_t child = fork();
   if (child == 0) {
-    execlp("gcc", "gcc", "-std=c11", "-O1", "-w", "-I.", define, "-shared", "-fPIC", "-ffreestanding", "-fno-stack-protector", "-nostdlib",
-           "-Wl,-z,defs", "-fvisibility=hidden", "tests/device/toy_image.c", "-o", path, (char *)NULL);
+    execlp("gcc", "gcc", "-std=c11", "-O1", "-w", "-I.", define, "-shared", "-fPIC", "-ffreestanding",
+           "-fno-stack-protector", "-nostdlib", "-Wl,-z,defs", "-fvisibility=hidden", "tests/device/toy_image.c", "-o",
+           path, (char *)NULL);
     _exit(127);
   }
   int state = 1;
   taper_error error;
-  if (child < 0 || waitpid(child, &state, 0) < 0 || state != 0 || file_read(path, 1 << 24, out_image, out_bytes, &error) != TAPER_OK) abort();
+  if (child < 0 || waitpid(child, &state, 0) < 0 || state != 0 ||
+      file_read(path, 1 << 24, out_image, out_bytes, &error) != TAPER_OK)
+    abort();
 }
 
 static inline void toy_set(toy *t, const char *key, const char *value) {
@@ -78,7 +82,8 @@ static inline void toy_unset(toy *t, const char *key) {
 }
 
 static inline void toy_tensor(toy *t, const char *name, st_dtype type, uint64_t rows, uint64_t cols, const void *data) {
-  t->tensors[t->tensor_count++] = (st_source){.name = name, .dtype = type, .rank = rows ? 2 : 1, .shape = {rows ? rows : cols, cols}, .data = data};
+  t->tensors[t->tensor_count++] =
+      (st_source){.name = name, .dtype = type, .rank = rows ? 2 : 1, .shape = {rows ? rows : cols, cols}, .data = data};
 }
 
 static inline void toy_hash(toy *t) {
@@ -86,7 +91,8 @@ static inline void toy_hash(toy *t) {
   for (size_t i = 0; i < t->tensor_count; i++) {
     const st_source *s = &t->tensors[i];
     size_t bytes = st_dtype_size(s->dtype) * s->shape[0] * (s->rank == 2 ? s->shape[1] : 1);
-    used += (size_t)snprintf(t->hashes + used, sizeof(t->hashes) - used, "%s\"%s\": \"%s\"", i ? ", " : "{", s->name, hash_bytes(s->data, bytes).hex);
+    used += (size_t)snprintf(t->hashes + used, sizeof(t->hashes) - used, "%s\"%s\": \"%s\"", i ? ", " : "{", s->name,
+                             hash_bytes(s->data, bytes).hex);
   }
   snprintf(t->hashes + used, sizeof(t->hashes) - used, "}");
   toy_set(t, "taper.hashes", t->hashes);
@@ -107,10 +113,19 @@ static inline toy *toy_new(int wrong) {
   toy_tensor(t, "head", ST_F32, TOY_V, TOY_D, t->head);
   toy_tensor(t, "scale", ST_F32, 0, TOY_D, t->scale);
   toy_tensor(t, "taper.image.plain", ST_U8, 0, t->image_bytes, t->image);
-  static const st_pair meta[] = {{"taper.package", "1"}, {"taper.features", ""}, {"taper.name", "toy"}, {"taper.model", "0123456789abcdef0123456789abcdef"},
-                                 {"taper.target", "cpu"}, {"taper.arch", "plain"}, {"taper.cpu.plain", ""}, {"taper.machine", "x86_64-le"},
-                                 {"taper.gates", "{\"internal\": 0, \"list\": [0, 0.5]}"}, {"taper.params", "{\"vocab\": 300, \"context\": 50, \"d\": 20}"},
-                                 {"taper.tokenizer", "bytes"}, {"taper.options", "-O2"}, {"taper.versions", "taperc 0.1.0"}};
+  static const st_pair meta[] = {{"taper.package", "1"},
+                                 {"taper.features", ""},
+                                 {"taper.name", "toy"},
+                                 {"taper.model", "0123456789abcdef0123456789abcdef"},
+                                 {"taper.target", "cpu"},
+                                 {"taper.arch", "plain"},
+                                 {"taper.cpu.plain", ""},
+                                 {"taper.machine", "x86_64-le"},
+                                 {"taper.gates", "{\"internal\": 0, \"list\": [0, 0.5]}"},
+                                 {"taper.params", "{\"vocab\": 300, \"context\": 50, \"d\": 20}"},
+                                 {"taper.tokenizer", "bytes"},
+                                 {"taper.options", "-O2"},
+                                 {"taper.versions", "taperc 0.1.0"}};
   for (size_t i = 0; i < sizeof(meta) / sizeof(meta[0]); i++) toy_set(t, meta[i].key, meta[i].value);
   toy_hash(t);
   return t;
@@ -126,13 +141,16 @@ static inline void toy_write(const toy *t, const char *path) {
   if (st_write(path, t->tensors, t->tensor_count, t->meta, t->meta_count, 64, &error) != TAPER_OK) abort();
 }
 
-/* logits[n][TOY_V] after each of the tokens, and where not NULL the stream before squashing's end: stream0, stream1 [n][TOY_D]. */
-static inline void toy_reference(const toy *t, const int32_t *tokens, size_t n, double *logits, double *stream0, double *stream1) {
+/* logits[n][TOY_V] after each of the tokens, and where not NULL the stream before squashing's end: stream0, stream1
+ * [n][TOY_D]. */
+static inline void toy_reference(const toy *t, const int32_t *tokens, size_t n, double *logits, double *stream0,
+                                 double *stream1) {
   for (size_t pos = 0; pos < n; pos++) {
     double x[TOY_D];
     for (size_t i = 0; i < TOY_D; i++) {
       double own = (double)t->emb[(size_t)tokens[pos] * TOY_D + i], sum = 0;
-      for (size_t p = 0; p <= pos; p++) sum += 0.5 / (double)(1 + pos - p) * (double)t->emb[(size_t)tokens[p] * TOY_D + i];
+      for (size_t p = 0; p <= pos; p++)
+        sum += 0.5 / (double)(1 + pos - p) * (double)t->emb[(size_t)tokens[p] * TOY_D + i];
       double angle = (double)pos * pow(0.5, (double)(i % (TOY_D / 2)));
       x[i] = own + sum * (i < TOY_D / 2 ? cos(angle) : sin(angle));
       x[i] /= 1 + fabs(x[i]);

@@ -1,6 +1,7 @@
-/* toy_image.c - a tiny model written by hand against runtime/abi/abi.h: the runtime's tests need no compiler of ours. Freestanding.
-   x = emb[token]; every position then adds sum over p <= pos of k[p] / (1 + pos - p), turned by the rotary table; x / (1 + |x|); logits = head x.
-   TOY_WRONG selects one mistake in the table, for the tests of its checks. */
+/* toy_image.c - a tiny model written by hand against runtime/abi/abi.h: the runtime's tests need no compiler of ours.
+   Freestanding. x = emb[token]; every position then adds sum over p <= pos of k[p] / (1 + pos - p), turned by the
+   rotary table; x / (1 + |x|); logits = head x. TOY_WRONG selects one mistake in the table, for the tests of its
+   checks. */
 #include "runtime/abi/abi.h"
 
 #ifndef TOY_WRONG
@@ -76,7 +77,8 @@ static void head(const taper_ctx *c, const void *args) {
   for (uint32_t j = 0; j < c->out_rows; j++) {
     const float *x = buffer(c, 0) + (uint64_t)(uint32_t)c->out_row[j] * D;
     for (uint32_t o = first * 16; o < end * 16 && o < V; o++) {
-      const float *w = o < SPLIT ? c->weight[1] + (uint64_t)o / 16 * D * 16 : c->weight[2] + (uint64_t)(o - SPLIT) / 16 * D * 16;
+      const float *w =
+          o < SPLIT ? c->weight[1] + (uint64_t)o / 16 * D * 16 : c->weight[2] + (uint64_t)(o - SPLIT) / 16 * D * 16;
       float sum = 0;
       for (uint32_t i = 0; i < D; i++) sum += x[i] * w[i * 16 + o % 16];
       buffer(c, STRIDE)[(uint64_t)j * V + o] = sum;
@@ -85,7 +87,8 @@ static void head(const taper_ctx *c, const void *args) {
 }
 
 static const float half = 0.5f;
-static const taper_stage stages[] = {{embed, 0, "embed"}, {cache, 0, "cache"}, {mix, &half, "mix"}, {squash, 0, "squash"}, {head, 0, "head"}};
+static const taper_stage stages[] = {
+    {embed, 0, "embed"}, {cache, 0, "cache"}, {mix, &half, "mix"}, {squash, 0, "squash"}, {head, 0, "head"}};
 static const taper_weight_desc weights[] = {
     {"emb", WRONG(1, TAPER_PACK_ROWS, 7), 0, V, D, 1},
     {WRONG(2, "head", "hat"), TAPER_PACK_TILES, 0, SPLIT, D, SPLIT},
@@ -93,7 +96,8 @@ static const taper_weight_desc weights[] = {
     {"scale", TAPER_PACK_ROWS, 0, 1, D, 0},
 };
 static const taper_state_desc states[] = {{"k", WRONG(6, D, 0)}};
-static const double inv_freq[] = {1, 0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625, WRONG(7, 0.001953125, 1e308 * 10)};
+static const double inv_freq[] = {1,       0.5,      0.25,      0.125,      0.0625,
+                                  0.03125, 0.015625, 0.0078125, 0.00390625, WRONG(7, 0.001953125, 1e308 * 10)};
 static const taper_rotary_desc rotary[] = {{WRONG(8, D / 2, 1 << 19), inv_freq, 1}};
 static const taper_probe_desc probes[] = {
     {"layers.0", WRONG(9, 0, 77), 0, D, TAPER_ABI_NONE},
@@ -108,11 +112,28 @@ static const taper_probe_desc probes[] = {
 #pragma GCC visibility push(default)
 extern const taper_image toy_image __asm__(SYMBOL); /* the type has the symbol's name */
 const taper_image toy_image = {
-    .magic = WRONG(13, TAPER_ABI_MAGIC, 0), .abi_version = WRONG(14, TAPER_ABI_VERSION, 99), .size = WRONG(15, sizeof(taper_image), 8),
-    .vocab = WRONG(16, V, V + 1), .context = WRONG(17, CONTEXT, 51), .width = WRONG(18, D, 0), .max_batch = WRONG(19, 8, 0),
-    .stage_count = WRONG(20, 5, 1 << 19), .weight_count = 4, .state_count = 1, .rotary_count = 1, .probe_count = 2,
-    .stages = WRONG(21, stages, (const taper_stage *)64), .weights = weights, .states = states, .rotary = rotary, .probes = probes,
-    .row_floats = WRONG(22, STRIDE + V, STRIDE), .scratch_floats = 16, .scratch_per_pos = 1, .scratch_per_row = 0, .logits_offset = STRIDE,
+    .magic = WRONG(13, TAPER_ABI_MAGIC, 0),
+    .abi_version = WRONG(14, TAPER_ABI_VERSION, 99),
+    .size = WRONG(15, sizeof(taper_image), 8),
+    .vocab = WRONG(16, V, V + 1),
+    .context = WRONG(17, CONTEXT, 51),
+    .width = WRONG(18, D, 0),
+    .max_batch = WRONG(19, 8, 0),
+    .stage_count = WRONG(20, 5, 1 << 19),
+    .weight_count = 4,
+    .state_count = 1,
+    .rotary_count = 1,
+    .probe_count = 2,
+    .stages = WRONG(21, stages, (const taper_stage *)64),
+    .weights = weights,
+    .states = states,
+    .rotary = rotary,
+    .probes = probes,
+    .row_floats = WRONG(22, STRIDE + V, STRIDE),
+    .scratch_floats = 16,
+    .scratch_per_pos = 1,
+    .scratch_per_row = 0,
+    .logits_offset = STRIDE,
     .model = WRONG(23, TOY_MODEL, "fedcba98765432100123456789abcdef"),
 };
 #pragma GCC visibility pop

@@ -1,7 +1,9 @@
 /* fuzz_package.c - any bytes as a package: refused in words or opened, never a crash. libFuzzer:
-     clang -g -O1 -fsanitize=fuzzer,address,undefined -std=c11 -D_GNU_SOURCE -I. -o fuzz_package tests/fuzz/fuzz_package.c \
+     clang -g -O1 -fsanitize=fuzzer,address,undefined -std=c11 -D_GNU_SOURCE -I. -o fuzz_package
+   tests/fuzz/fuzz_package.c \
        $(find runtime -name '*.c') -lm -lpthread -ldl
-   A seed: any .tpack. Hashes keep altered code from running: the image is loaded only where its bytes are those of the seed or match a hash. */
+   A seed: any .tpack. Hashes keep altered code from running: the image is loaded only where its bytes are those of the
+   seed or match a hash. */
 #include "runtime/taper.h"
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The conformance suite over packages: test_device [PACKAGE...], or TAPER_TEST_PACKAGES, paths separated by ':'; without either, over the hand-written
-   model. TAPER_TEST_DEVICE names the device, "cpu" by default. */
+/* The conformance suite over packages: test_device [PACKAGE...], or TAPER_TEST_PACKAGES, paths separated by ':';
+   without either, over the hand-written model. TAPER_TEST_DEVICE names the device, "cpu" by default. */
 #include "tests/device/conformance.c" /* one source per test program */
 #include "tests/device/toy.h"
 

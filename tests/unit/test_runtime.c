@@ -16,12 +16,17 @@ static void refuses(const toy *t, taper_status status, const char *word) {
   toy_write(t, path);
   assert_int_equal(taper_model_open(path, NULL, &m, &error), status);
   assert_null(m);
-  if (!strstr(error.message, word) || !strstr(error.message, path)) fail_msg("'%s' does not say '%s' and the path", error.message, word);
+  if (!strstr(error.message, word) || !strstr(error.message, path))
+    fail_msg("'%s' does not say '%s' and the path", error.message, word);
 }
 
 static void metadata_is_checked(void **state) {
   (void)state;
-  static const struct { const char *key, *value; taper_status status; const char *word; } wrong[] = {
+  static const struct {
+    const char *key, *value;
+    taper_status status;
+    const char *word;
+  } wrong[] = {
       {"taper.package", NULL, TAPER_INVALID, "no package"},
       {"taper.package", "2", TAPER_UNSUPPORTED, "package version '2', this library reads version 1"},
       {"taper.features", "moe", TAPER_UNSUPPORTED, "needs the feature 'moe'"},
@@ -50,11 +55,13 @@ static void metadata_is_checked(void **state) {
       {"taper.params", "{\"vocab\": -1, \"context\": 50}", TAPER_INVALID, "'vocab'"},
       {"taper.params", "{\"vocab\": 99999999999999999999, \"context\": 50}", TAPER_INVALID, "'vocab'"},
       {"taper.params", "{\"vocab\": 300, \"context\": 0}", TAPER_INVALID, "'context'"},
-      {"taper.params", "{\"vocab\": 300, \"context\": 50, \"x\": \"y\"}", TAPER_INVALID, "a parameter is a finite number"},
+      {"taper.params", "{\"vocab\": 300, \"context\": 50, \"x\": \"y\"}", TAPER_INVALID,
+       "a parameter is a finite number"},
       {"taper.params", "{\"vocab\": 300, \"context\": 50} x", TAPER_INVALID, "JSON byte"},
       {"taper.params", "{\"vocab\": 301, \"context\": 50}", TAPER_INVALID, "its vocabulary is 300, the package's 301"},
       {"taper.params", "{\"vocab\": 300, \"context\": 51}", TAPER_INVALID, "its context is 50, the package's 51"},
-      {"taper.params", "{\"vocab\": 200, \"context\": 50}", TAPER_INVALID, "a byte tokenizer needs a vocabulary of 256"},
+      {"taper.params", "{\"vocab\": 200, \"context\": 50}", TAPER_INVALID,
+       "a byte tokenizer needs a vocabulary of 256"},
       {"taper.tokenizer", "wordpiece", TAPER_UNSUPPORTED, "tokenizer 'wordpiece'"},
       {"taper.tokenizer", NULL, TAPER_INVALID, "'taper.tokenizer' is missing"},
       {"taper.end_token", "300", TAPER_INVALID, "'taper.end_token'"},
@@ -69,8 +76,10 @@ static void metadata_is_checked(void **state) {
   };
   for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
     toy t = *good;
-    if (wrong[i].value) toy_set(&t, wrong[i].key, wrong[i].value);
-    else toy_unset(&t, wrong[i].key);
+    if (wrong[i].value)
+      toy_set(&t, wrong[i].key, wrong[i].value);
+    else
+      toy_unset(&t, wrong[i].key);
     refuses(&t, wrong[i].status, wrong[i].word);
   }
 }
@@ -116,7 +125,10 @@ static void damaged_bytes_are_found(void **state) {
   assert_int_equal(st_open(path, &f, &error), TAPER_OK);
   uint64_t at = st_find(&f, "head")->offset + 12345, image = st_find(&f, "taper.image.plain")->offset + 777;
   st_close(&f);
-  const struct { uint64_t at; const char *word; } damage[] = {{at, "tensor 'head': its bytes do not match its hash"}, {image, "'taper.image.plain'"}};
+  const struct {
+    uint64_t at;
+    const char *word;
+  } damage[] = {{at, "tensor 'head': its bytes do not match its hash"}, {image, "'taper.image.plain'"}};
   for (int i = 0; i < 2; i++) {
     toy_write(good, path);
     FILE *file = fopen(path, "r+b");
@@ -139,12 +151,32 @@ static void damaged_bytes_are_found(void **state) {
 
 static void image_tables_are_checked(void **state) {
   (void)state;
-  static const char *const words[] = {
-      NULL, "unknown packing 7", "no tensor 'hat'", "the tensor has 300 x 20", "of 21 columns", "a step reads 300 of 140 rows", "state 0: 0 floats",
-      "a frequency is not finite", "rotary table 0: 524288 pairs", "probe 0: stage 77 of 5", "probe 1: it lies outside of a row", "probe 1: width 19",
-      "probe 1: weight 4 of 4", "its table begins with 0x00000000", "ABI version is 99", "its table has 8 bytes", "vocabulary is 301",
-      "its context is 51", "its width is 0", "its batch limit is 0", "its table of stages lies outside", "its table of stages lies outside",
-      "its logits lie outside", "another model", NULL, "no table 'taper_image'"};
+  static const char *const words[] = {NULL,
+                                      "unknown packing 7",
+                                      "no tensor 'hat'",
+                                      "the tensor has 300 x 20",
+                                      "of 21 columns",
+                                      "a step reads 300 of 140 rows",
+                                      "state 0: 0 floats",
+                                      "a frequency is not finite",
+                                      "rotary table 0: 524288 pairs",
+                                      "probe 0: stage 77 of 5",
+                                      "probe 1: it lies outside of a row",
+                                      "probe 1: width 19",
+                                      "probe 1: weight 4 of 4",
+                                      "its table begins with 0x00000000",
+                                      "ABI version is 99",
+                                      "its table has 8 bytes",
+                                      "vocabulary is 301",
+                                      "its context is 51",
+                                      "its width is 0",
+                                      "its batch limit is 0",
+                                      "its table of stages lies outside",
+                                      "its table of stages lies outside",
+                                      "its logits lie outside",
+                                      "another model",
+                                      NULL,
+                                      "no table 'taper_image'"};
   for (int wrong = 1; wrong < (int)(sizeof(words) / sizeof(words[0])); wrong++) {
     if (!words[wrong]) continue;
     toy *t = toy_new(wrong);
@@ -161,8 +193,8 @@ static void options_are_checked(void **state) {
   toy_write(good, path);
   taper_model_options o;
   const int32_t cpus[] = {0, -3, 70000, 1023};
-#define REFUSE(setting, word)                                                    \
-  taper_model_options_init(&o), setting, assert_int_equal(taper_model_open(path, &o, &m, &error), TAPER_INVALID); \
+#define REFUSE(setting, word)                                                                                          \
+  taper_model_options_init(&o), setting, assert_int_equal(taper_model_open(path, &o, &m, &error), TAPER_INVALID);      \
   if (!strstr(error.message, word)) fail_msg("'%s'", error.message)
   REFUSE(o.size = 8, "taper_model_options_init");
   REFUSE(o.threads = 5000, "'threads' is 5000; at most 1024");
@@ -367,11 +399,16 @@ static int teardown(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(metadata_is_checked),           cmocka_unit_test(tensors_are_checked),
-      cmocka_unit_test(damaged_bytes_are_found),       cmocka_unit_test(image_tables_are_checked),
-      cmocka_unit_test(options_are_checked),           cmocka_unit_test(best_image_that_runs_is_taken),
-      cmocka_unit_test(unknown_keys_are_told),         cmocka_unit_test(memory_may_run_out_anywhere),
-      cmocka_unit_test(nothing_is_allocated_after_load), cmocka_unit_test(loading_again_and_side_by_side),
+      cmocka_unit_test(metadata_is_checked),
+      cmocka_unit_test(tensors_are_checked),
+      cmocka_unit_test(damaged_bytes_are_found),
+      cmocka_unit_test(image_tables_are_checked),
+      cmocka_unit_test(options_are_checked),
+      cmocka_unit_test(best_image_that_runs_is_taken),
+      cmocka_unit_test(unknown_keys_are_told),
+      cmocka_unit_test(memory_may_run_out_anywhere),
+      cmocka_unit_test(nothing_is_allocated_after_load),
+      cmocka_unit_test(loading_again_and_side_by_side),
       cmocka_unit_test(names_are_fixed),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

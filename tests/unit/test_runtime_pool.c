@@ -1,4 +1,5 @@
 /* Workers: every part of every stage once and in order, whatever the number of threads and CPUs. */
+#include "runtime/pace.h"
 #include "runtime/pool.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -45,7 +46,8 @@ static pool *new_pool(uint32_t threads, uint32_t spin_us) {
   pool *p;
   taper_error error;
   taper_allocator a = memory_allocator((taper_allocator){0});
-  if (pool_new(&(pool_options){.threads = threads, .spin_us = spin_us}, &a, &p, &error) != TAPER_OK) fail_msg("%s", error.message);
+  if (pool_new(&(pool_options){.threads = threads, .spin_us = spin_us}, &a, &p, &error) != TAPER_OK)
+    fail_msg("%s", error.message);
   return p;
 }
 
@@ -157,11 +159,37 @@ static void ranges_cover_everything(void **state) {
   }
 }
 
+/* Runs n batches that take `together` or `alone` ns, now and then disturbed; returns how many of the last 1000 ran
+ * alone. */
+static uint32_t paced(pace *p, uint32_t n, uint64_t together, uint64_t alone) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    const bool way = pace_alone(p);
+    if (i + 1000 >= n) count += way;
+    pace_note(p, (way ? alone : together) + (uint64_t)(rand() % 300) + (rand() % 50 == 0 ? 4000000 : 0));
+  }
+  return count;
+}
+
+static void the_faster_way_is_found(void **state) {
+  (void)state;
+  srand(5);
+  pace p = {0};
+  assert_true(paced(&p, 3000, 60000, 100000) < 30);    /* big: together */
+  assert_true(paced(&p, 20000, 300000, 100000) > 960); /* somebody took the CPUs */
+  assert_true(paced(&p, 20000, 60000, 100000) < 30);
+  p = (pace){0};
+  assert_true(paced(&p, 3000, 15000, 5000) > 960); /* tiny: alone */
+  p = (pace){0};
+  assert_true(paced(&p, 3000, 10000, 10000) < 100); /* no difference: no change */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_part_once_in_order), cmocka_unit_test(pauses_between_jobs),    cmocka_unit_test(start_and_stop_at_once),
-      cmocka_unit_test(callers_take_turns),       cmocka_unit_test(workers_block_signals),  cmocka_unit_test(a_child_computes_alone),
-      cmocka_unit_test(ranges_cover_everything),
+      cmocka_unit_test(every_part_once_in_order), cmocka_unit_test(pauses_between_jobs),
+      cmocka_unit_test(start_and_stop_at_once),   cmocka_unit_test(callers_take_turns),
+      cmocka_unit_test(workers_block_signals),    cmocka_unit_test(a_child_computes_alone),
+      cmocka_unit_test(ranges_cover_everything),  cmocka_unit_test(the_faster_way_is_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

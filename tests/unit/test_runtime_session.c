@@ -1,4 +1,5 @@
-/* Sessions over the hand-written model, against its double evaluation: chunks, batches, threads, clone, rewind, limits, failures, generation. */
+/* Sessions over the hand-written model, against its double evaluation: chunks, batches, threads, clone, rewind, limits,
+ * failures, generation. */
 #include "tests/device/toy.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -175,22 +176,26 @@ static void all_or_nothing(void **state) {
   taper_error error;
   float logits[TOY_V];
   const int32_t wrong[] = {1, 2, 300}, negative[] = {-1};
-#define REFUSE(call, status, word)                                             \
-  error.message[0] = 0, assert_int_equal(call, status);                        \
-  if (!strstr(error.message, word)) fail_msg("'%s'", error.message);           \
+#define REFUSE(call, status, word)                                                                                     \
+  error.message[0] = 0, assert_int_equal(call, status);                                                                \
+  if (!strstr(error.message, word)) fail_msg("'%s'", error.message);                                                   \
   assert_int_equal(taper_session_length(s, 0), 6), assert_int_equal(taper_session_length(s, 1), 0)
   assert_int_equal(taper_session_append(s, 0, line, 6, NULL, NULL), TAPER_OK);
-  REFUSE(taper_session_append(s, 0, wrong, 3, logits, &error), TAPER_INVALID, "sequence 0: token 2 is 300; ids are 0 to 299");
+  REFUSE(taper_session_append(s, 0, wrong, 3, logits, &error), TAPER_INVALID,
+         "sequence 0: token 2 is 300; ids are 0 to 299");
   REFUSE(taper_session_append(s, 0, negative, 1, logits, &error), TAPER_INVALID, "token 0 is -1");
-  REFUSE(taper_session_append(s, 2, line, 1, logits, &error), TAPER_INVALID, "there is no sequence 2; this session has 0 to 1");
+  REFUSE(taper_session_append(s, 2, line, 1, logits, &error), TAPER_INVALID,
+         "there is no sequence 2; this session has 0 to 1");
   REFUSE(taper_session_append(s, 0, line, 0, logits, &error), TAPER_INVALID, "no tokens");
   REFUSE(taper_session_append(s, 0, NULL, 1, logits, &error), TAPER_INVALID, "no tokens");
-  REFUSE(taper_session_append(s, 0, line, 15, logits, &error), TAPER_CONTEXT_FULL, "6 tokens held and 15 to append do not fit the context of 20");
+  REFUSE(taper_session_append(s, 0, line, 15, logits, &error), TAPER_CONTEXT_FULL,
+         "6 tokens held and 15 to append do not fit the context of 20");
   REFUSE(taper_session_append(s, 0, line, SIZE_MAX, logits, &error), TAPER_CONTEXT_FULL, "do not fit");
   REFUSE(taper_session_append(NULL, 0, line, 1, logits, &error), TAPER_INVALID, "NULL");
   REFUSE(taper_session_rewind(s, 0, 7, &error), TAPER_INVALID, "cannot rewind sequence 0 to 7 tokens; it holds 6");
   REFUSE(taper_session_rewind(s, 2, 0, &error), TAPER_INVALID, "no sequence 2");
-  const taper_batch_entry twice[] = {{1, line, 2, NULL}, {0, line, 1, NULL}, {1, line, 2, NULL}}, second[] = {{1, line, 2, NULL}, {0, wrong, 3, NULL}};
+  const taper_batch_entry twice[] = {{1, line, 2, NULL}, {0, line, 1, NULL}, {1, line, 2, NULL}},
+                          second[] = {{1, line, 2, NULL}, {0, wrong, 3, NULL}};
   REFUSE(taper_session_append_batch(s, twice, 3, &error), TAPER_INVALID, "sequence 1 has two entries");
   REFUSE(taper_session_append_batch(s, second, 2, &error), TAPER_INVALID, "token 2 is 300");
   assert_int_equal(taper_session_append(s, 0, line + 6, 14, logits, NULL), TAPER_OK); /* exactly full */
@@ -232,7 +237,8 @@ static void a_nan_leaves_no_trace(void **state) {
     assert_int_equal(taper_session_append(s, 0, line, 5, NULL, NULL), TAPER_OK);
     for (int round = 0; round < 2; round++) {
       assert_int_equal(taper_session_append_batch(s, both, 2, &error), TAPER_NUMERIC);
-      if (!strstr(error.message, "sequence 0, position 34: the logit of id 0 is not a finite number")) fail_msg("%s", error.message);
+      if (!strstr(error.message, "sequence 0, position 34: the logit of id 0 is not a finite number"))
+        fail_msg("%s", error.message);
       assert_int_equal(taper_session_length(s, 0), 5);
       assert_int_equal(taper_session_length(s, 1), 0);
     }
@@ -383,9 +389,9 @@ static void generation_options_are_checked(void **state) {
   taper_error error;
   taper_generation g = generation(&h);
 #undef REFUSE
-#define REFUSE(setting, status, word)                                                           \
-  g = generation(&h), setting, assert_int_equal(taper_generate(s, 0, line, 3, &g, NULL, &error), status); \
-  if (!strstr(error.message, word)) fail_msg("'%s'", error.message);                            \
+#define REFUSE(setting, status, word)                                                                                  \
+  g = generation(&h), setting, assert_int_equal(taper_generate(s, 0, line, 3, &g, NULL, &error), status);              \
+  if (!strstr(error.message, word)) fail_msg("'%s'", error.message);                                                   \
   assert_int_equal(taper_session_length(s, 0), 0), assert_int_equal(h.count, 0)
   REFUSE(g.size = 1, TAPER_INVALID, "taper_generation_init");
   REFUSE(g.sampling.top_p = 2, TAPER_INVALID, "'top_p' is 2.000");
@@ -401,8 +407,9 @@ static void generation_options_are_checked(void **state) {
   taper_model_free(m);
 }
 
-/* A model that says a text whatever it is given: byte after byte of it, by a head that only the position's place in the text decides, cannot be
-   built from the toy; so the end token and stop strings are tried on what greedy decoding says. */
+/* A model that says a text whatever it is given: byte after byte of it, by a head that only the position's place in the
+   text decides, cannot be built from the toy; so the end token and stop strings are tried on what greedy decoding says.
+ */
 static void stop_strings_and_end_token(void **state) {
   (void)state;
   int32_t want[TOY_CONTEXT];
@@ -472,7 +479,8 @@ static void a_seed_replays(void **state) {
     taper_session *s = new_session(m, 1, 0);
     taper_generation g = generation(&h[i]);
     taper_sampling_init(&g.sampling);
-    g.sampling.temperature = 2, g.sampling.top_k = 0, g.sampling.top_p = 1, g.sampling.min_p = 0, g.sampling.seed = i == 2 ? 6 : 5;
+    g.sampling.temperature = 2, g.sampling.top_k = 0, g.sampling.top_p = 1, g.sampling.min_p = 0,
+    g.sampling.seed = i == 2 ? 6 : 5;
     assert_int_equal(taper_generate(s, 0, line, 8, &g, NULL, NULL), TAPER_OK);
     taper_session_free(s);
     taper_model_free(m);
@@ -535,12 +543,18 @@ static int teardown(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_chunking_gives_the_logits),  cmocka_unit_test(logits_do_not_depend_on_threads),
-      cmocka_unit_test(ragged_batches_are_each_alone),    cmocka_unit_test(clone_and_rewind_replay_the_bits),
-      cmocka_unit_test(layers_are_seen_where_they_stand), cmocka_unit_test(all_or_nothing),
-      cmocka_unit_test(a_nan_leaves_no_trace),            cmocka_unit_test(tokens_and_text),
-      cmocka_unit_test(generates_until_each_end),         cmocka_unit_test(generation_options_are_checked),
-      cmocka_unit_test(stop_strings_and_end_token),       cmocka_unit_test(a_seed_replays),
+      cmocka_unit_test(every_chunking_gives_the_logits),
+      cmocka_unit_test(logits_do_not_depend_on_threads),
+      cmocka_unit_test(ragged_batches_are_each_alone),
+      cmocka_unit_test(clone_and_rewind_replay_the_bits),
+      cmocka_unit_test(layers_are_seen_where_they_stand),
+      cmocka_unit_test(all_or_nothing),
+      cmocka_unit_test(a_nan_leaves_no_trace),
+      cmocka_unit_test(tokens_and_text),
+      cmocka_unit_test(generates_until_each_end),
+      cmocka_unit_test(generation_options_are_checked),
+      cmocka_unit_test(stop_strings_and_end_token),
+      cmocka_unit_test(a_seed_replays),
       cmocka_unit_test(sessions_of_one_model_in_many_threads),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

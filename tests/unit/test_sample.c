@@ -5,15 +5,18 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 // cmocka needs the headers above first
 #include <cmocka.h>
 
-typedef struct ranked { double value; uint32_t id; } ranked;
+typedef struct ranked {
+  double value;
+  uint32_t id;
+} ranked;
 
 static int by_rank(const void *a, const void *b) {
   const ranked *x = a, *y = b;
@@ -22,7 +25,8 @@ static int by_rank(const void *a, const void *b) {
 }
 
 /* The rules as product.md states them, with everything sorted. */
-static int32_t plain_sample(const taper_sampling *s, const float *logits, uint32_t vocab, const int32_t *history, size_t n, uint32_t sequence) {
+static int32_t plain_sample(const taper_sampling *s, const float *logits, uint32_t vocab, const int32_t *history,
+                            size_t n, uint32_t sequence) {
   ranked *r = calloc(vocab, sizeof(*r));
   for (uint32_t i = 0; i < vocab; i++) {
     bool seen = false;
@@ -67,13 +71,16 @@ static void agrees_with_the_plain_rules(void **state) {
     const uint32_t vocab = (uint32_t[]){1, 2, 17, 257, 1500}[rand() % 5];
     float *logits = malloc(sizeof(float) * vocab);
     int32_t history[100], id, n = rand() % 100;
-    for (uint32_t i = 0; i < vocab; i++) logits[i] = rand() % 10 == 0 ? -INFINITY : (float)(rand() % 41 - 20) * PICK(0.25f, 0.333f);
+    for (uint32_t i = 0; i < vocab; i++)
+      logits[i] = rand() % 10 == 0 ? -INFINITY : (float)(rand() % 41 - 20) * PICK(0.25f, 0.333f);
     logits[(uint32_t)rand() % vocab] = 1;
     for (int i = 0; i < n; i++) history[i] = rand() % (int)vocab;
     taper_sampling s;
     taper_sampling_init(&s);
-    s.temperature = PICK(0, 0.01f, 0.8f, 1, 3), s.top_k = (uint32_t)PICK(0, 1, 2, 40, 5000), s.top_p = PICK(0, 0.1f, 0.5f, 0.95f, 1);
-    s.min_p = PICK(0, 0.05f, 0.5f, 1), s.repeat_penalty = PICK(1, 1.3f, 0.7f), s.repeat_last = (uint32_t)PICK(0, 3, 64), s.seed = (uint64_t)rand();
+    s.temperature = PICK(0, 0.01f, 0.8f, 1, 3), s.top_k = (uint32_t)PICK(0, 1, 2, 40, 5000),
+    s.top_p = PICK(0, 0.1f, 0.5f, 0.95f, 1);
+    s.min_p = PICK(0, 0.05f, 0.5f, 1), s.repeat_penalty = PICK(1, 1.3f, 0.7f), s.repeat_last = (uint32_t)PICK(0, 3, 64),
+    s.seed = (uint64_t)rand();
     assert_int_equal(taper_sample(&s, logits, vocab, history, (size_t)n, (uint32_t)round, &id, NULL), TAPER_OK);
     assert_int_equal(id, plain_sample(&s, logits, vocab, history, (size_t)n, (uint32_t)round));
     free(logits);
@@ -180,17 +187,20 @@ static void extremes_leave_something(void **state) {
   (void)sample(&s, (const float[]){-FLT_MAX, FLT_MAX, 0}, 3);
   s.repeat_penalty = 1e-38f, s.temperature = 0;
   int32_t id;
-  assert_int_equal(taper_sample(&s, (const float[]){FLT_MAX, FLT_MAX, -FLT_MAX}, 3, (const int32_t[]){0, 1}, 2, 0, &id, NULL), TAPER_OK);
+  assert_int_equal(
+      taper_sample(&s, (const float[]){FLT_MAX, FLT_MAX, -FLT_MAX}, 3, (const int32_t[]){0, 1}, 2, 0, &id, NULL),
+      TAPER_OK);
   assert_int_equal(id, 0);
   s.repeat_penalty = 1e38f;
-  assert_int_equal(taper_sample(&s, (const float[]){-FLT_MAX, -FLT_MAX}, 2, (const int32_t[]){0, 1}, 2, 0, &id, NULL), TAPER_OK);
+  assert_int_equal(taper_sample(&s, (const float[]){-FLT_MAX, -FLT_MAX}, 2, (const int32_t[]){0, 1}, 2, 0, &id, NULL),
+                   TAPER_OK);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(agrees_with_the_plain_rules),      cmocka_unit_test(ties_go_to_the_lowest_id),
-      cmocka_unit_test(draws_follow_the_distribution),    cmocka_unit_test(wrong_options_are_refused_by_name),
-      cmocka_unit_test(wrong_logits_are_refused),         cmocka_unit_test(extremes_leave_something),
+      cmocka_unit_test(agrees_with_the_plain_rules),   cmocka_unit_test(ties_go_to_the_lowest_id),
+      cmocka_unit_test(draws_follow_the_distribution), cmocka_unit_test(wrong_options_are_refused_by_name),
+      cmocka_unit_test(wrong_logits_are_refused),      cmocka_unit_test(extremes_leave_something),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,15 +59,20 @@ static void characters_stay_whole(void **state) {
 
 static void wrong_bytes_pass_at_once(void **state) {
   (void)state;
-  STREAM("\x80" "a", "\x80|a|$");                           /* a lone continuation byte */
-  STREAM("\xc0\xaf", "\xc0|\xaf|$");                        /* overlong */
-  STREAM("\xe0\x80\x80", "\xe0\x80|\x80|$");                /* overlong: wrong at its second byte */
-  STREAM("\xed\xa0\x80", "\xed\xa0|\x80|$");                /* a surrogate */
-  STREAM("\xf4\x90\x80\x80", "\xf4\x90|\x80|\x80|$");       /* beyond U+10FFFF */
+  STREAM("\x80"
+         "a",
+         "\x80|a|$");                                 /* a lone continuation byte */
+  STREAM("\xc0\xaf", "\xc0|\xaf|$");                  /* overlong */
+  STREAM("\xe0\x80\x80", "\xe0\x80|\x80|$");          /* overlong: wrong at its second byte */
+  STREAM("\xed\xa0\x80", "\xed\xa0|\x80|$");          /* a surrogate */
+  STREAM("\xf4\x90\x80\x80", "\xf4\x90|\x80|\x80|$"); /* beyond U+10FFFF */
   STREAM("\xff\xfe", "\xff|\xfe|$");
-  STREAM("\xe2\x82" "A", "\xe2\x82" "A|$");                 /* a torn character, then a letter */
+  STREAM("\xe2\x82"
+         "A",
+         "\xe2\x82"
+         "A|$");                                             /* a torn character, then a letter */
   STREAM("\xe2\x82\xe2\x82\xac", "\xe2\x82|\xe2\x82\xac|$"); /* a torn one, then a whole one */
-  STREAM("\xf0\x9f\x98", "$\xf0\x9f\x98");                  /* the end comes first */
+  STREAM("\xf0\x9f\x98", "$\xf0\x9f\x98");                   /* the end comes first */
 }
 
 static void any_cut_gives_the_same_bytes(void **state) {
@@ -114,16 +119,18 @@ static void stops(const char *const *strings, size_t count, const char *in, cons
   stop_free(m);
 }
 
-#define STOPS(in, expected, ...) stops((const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), in, expected)
+#define STOPS(in, expected, ...)                                                                                       \
+  stops((const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), in, expected)
 
 static void stop_strings_cut_exactly(void **state) {
   (void)state;
   STOPS("hello END more", "h|e|l|l|o| |!", "END");
-  STOPS("EN", "$EN", "END");                     /* nothing is withheld at the end */
-  STOPS("EEND", "E|!", "END");                   /* the withheld beginning moves on */
+  STOPS("EN", "$EN", "END");   /* nothing is withheld at the end */
+  STOPS("EEND", "E|!", "END"); /* the withheld beginning moves on */
   STOPS("ENEND", "EN|!", "END");
-  STOPS("aabaaabaaac", "aab|aaab|!", "aaac");   /* a string that overlaps itself: only the longest beginning is withheld */
-  STOPS("xabc", "x|!", "abc", "bc");             /* both end here: the longest wins */
+  STOPS("aabaaabaaac", "aab|aaab|!",
+        "aaac");                     /* a string that overlaps itself: only the longest beginning is withheld */
+  STOPS("xabc", "x|!", "abc", "bc"); /* both end here: the longest wins */
   STOPS("xabc", "x|a|!", "abcd", "bc");
   STOPS("a.b", "a|!", ".");
   STOPS("abab", "!", "abab", "ababab");
