@@ -53,6 +53,27 @@ static void put_pair(report *r, const char *key, const char *shown, const char *
   text_printf(&r->t, "%-9s %s\n", shown, value);
 }
 
+/* In the order of `taper.arch`: best first. */
+static void put_images(cli *c, const st_file *f, report *r) {
+  const char *list = st_metadata(f, "taper.arch");
+  json_open(&r->j, "images", '[');
+  for (const char *p = list ? list : ""; *p; p += strspn(p, ",")) {
+    size_t n = strcspn(p, ",");
+    const char *name = arena_strndup(&c->memory, p, n),
+               *needs = st_metadata(f, arena_printf(&c->memory, "taper.cpu.%s", name));
+    const st_tensor *image = st_find(f, arena_printf(&c->memory, "taper.image.%s", name));
+    uint64_t bytes = image ? image->bytes : 0;
+    json_open(&r->j, NULL, '{');
+    json_string(&r->j, "name", name);
+    json_whole(&r->j, "bytes", bytes);
+    json_string(&r->j, "features", needs ? needs : "");
+    json_close(&r->j, '}');
+    text_printf(&r->t, "image     %s: %llu bytes, needs %s\n", name, (unsigned long long)bytes, needs ? needs : "?");
+    p += n;
+  }
+  json_close(&r->j, ']');
+}
+
 static int inspect_package(cli *c, const char *path, report *r) {
   st_file f = {0};
   taper_error error = {0};
@@ -65,19 +86,7 @@ static int inspect_package(cli *c, const char *path, report *r) {
   put_pair(r, "name", "name", st_metadata(&f, "taper.name"), false);
   put_pair(r, "target", "target", st_metadata(&f, "taper.target"), false);
   put_pair(r, "arch", "arch", st_metadata(&f, "taper.arch"), false);
-  json_open(&r->j, "images", '[');
-  for (size_t i = 0; i < f.count; i++) {
-    if (strncmp(f.tensors[i].name, "taper.image.", 12) != 0) continue;
-    const char *name = f.tensors[i].name + 12, *needs = st_metadata(&f, arena_printf(&c->memory, "taper.cpu.%s", name));
-    json_open(&r->j, NULL, '{');
-    json_string(&r->j, "name", name);
-    json_whole(&r->j, "bytes", f.tensors[i].bytes);
-    json_string(&r->j, "features", needs ? needs : "");
-    json_close(&r->j, '}');
-    text_printf(&r->t, "image     %s: %llu bytes, needs %s\n", name, (unsigned long long)f.tensors[i].bytes,
-                needs ? needs : "?");
-  }
-  json_close(&r->j, ']');
+  put_images(c, &f, r);
   const struct {
     const char *key, *stored;
     bool is_json;

@@ -139,7 +139,7 @@ static void print_help(cli *c, const struct argp_option *table) {
             (char *)(uintptr_t)arena_printf(&c->memory, "taperc %s", k->name));
 }
 
-int cli_parse(cli *c, int argc, char **argv, bool *out_done) {
+static int parse(cli *c, int argc, char **argv, bool *out_done) {
   char **args = ARENA_ARRAY(&c->memory, char *, argc + 1);
   for (int i = 0; i < argc; i++) /* argp knows no single-dash words */
     args[i] = strncmp(argv[i], "-Rpass", 6) == 0 ? arena_printf(&c->memory, "-%s", argv[i]) : argv[i];
@@ -163,4 +163,11 @@ int cli_parse(cli *c, int argc, char **argv, bool *out_done) {
     return cli_fail(c, CLI_USAGE, "'%s' has no place for the argument '%s'; give taperc %s %s", k->name,
                     c->args[k->max_args], k->name, k->args);
   return cli_common_finish(c);
+}
+
+int cli_parse(cli *c, int argc, char **argv, bool *out_done) {
+  int bad = parse(c, argc, argv, out_done);
+  for (int i = 1; bad && i < argc; i++) /* a wrong command line is told in the form it asks for, wherever that stands */
+    c->json = c->json || strcmp(argv[i], "--json") == 0;
+  return bad;
 }

@@ -168,13 +168,13 @@ static void say_options(cli *c, const run_own *o, size_t prompt) {
   text t = {0};
   const taper_sampling *s = &o->sampling;
   text_puts(&t, "temp ");
-  words_put_number(&t, s->temperature);
+  words_put_float(&t, s->temperature);
   text_printf(&t, ", top-k %u, top-p ", s->top_k);
-  words_put_number(&t, s->top_p);
+  words_put_float(&t, s->top_p);
   text_puts(&t, ", min-p ");
-  words_put_number(&t, s->min_p);
+  words_put_float(&t, s->min_p);
   text_puts(&t, ", repeat-penalty ");
-  words_put_number(&t, s->repeat_penalty);
+  words_put_float(&t, s->repeat_penalty);
   cli_say(c, "%s, seed %llu, prompt of %zu tokens, at most %llu more", t.data ? t.data : "",
           (unsigned long long)s->seed, prompt, (unsigned long long)o->count);
   text_free(&t);

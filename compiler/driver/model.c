@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOURCE_LIMIT = 64 << 20, TIR_LIMIT = 512 << 20 };
+enum { SOURCE_LIMIT = 64 << 20 };
 
 static taper_status open_weights(model_loaded *m, const model_options *options, taper_error *error) {
   const char *path = options->weights ? options->weights : m->place.weights;
@@ -68,7 +68,7 @@ taper_status model_load(const model_place *place, const model_options *options, 
   char *source = NULL;
   size_t size = 0;
   bool tir = place->kind == MODEL_TIR;
-  TAPER_TRY(file_read(place->source, tir ? TIR_LIMIT : SOURCE_LIMIT, &source, &size, error));
+  TAPER_TRY(file_read(place->source, SOURCE_LIMIT, &source, &size, error));
   taper_status status =
       tir ? parse_tir(out, source, size, options, error) : lower_source(out, source, size, options, error);
   free(source);

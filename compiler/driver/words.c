@@ -42,3 +42,13 @@ void words_put_number(text *out, double value) {
   else
     text_put_double(out, value);
 }
+
+void words_put_float(text *out, float value) {
+  char word[32];
+  double back = 0;
+  for (int digits = 1; digits <= 9; digits++) {
+    int n = text_format(word, sizeof word, "%.*g", digits, (double)value);
+    if (!number_parse_double(word, (size_t)n, &back) || (float)back == value) break;
+  }
+  if (number_parse_double(word, strlen(word), &back)) words_put_number(out, back);
+}

@@ -11,5 +11,7 @@ const char *words_nearest(const char *word, const char *const *words, size_t n);
 /* The shortest decimal that reads back; whole numbers without an exponent ("1000", where text_put_double has "1e+03").
  */
 void words_put_number(text *out, double value);
+void words_put_float(text *out,
+                     float value); /* the shortest that reads back as this float: 0.8, not 0.800000011920929 */
 
 #endif
