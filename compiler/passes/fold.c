@@ -4,8 +4,7 @@
 bool pass_is_tied(pass_context *c, ir_value weight) { return analysis_read_by(c->m, weight, IR_EMBED, &c->scratch); }
 
 const char *pass_why_not_foldable(pass_context *c, analysis_constants *known, analysis_reader r, bool untie) {
-  if (!ir_is(c->m, r.op, IR_LINEAR)) return "is not linear";
-  if (r.operand != 0 || r.again) return "reads it as a weight";
+  if (!ir_is(c->m, r.op, IR_LINEAR) || r.operand != 0 || r.again) return "is not linear";
   ir_value weight = ir_operand(c->m, r.op, 1), bias = ir_operand(c->m, r.op, 2);
   if (!analysis_is_constant(known, weight) || (bias.id && !analysis_is_constant(known, bias))) return "has weights that are no constants";
   if (untie || !pass_is_tied(c, weight)) return NULL;
