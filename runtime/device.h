@@ -42,8 +42,8 @@ typedef struct device_ops {
   /* Copies the first `positions` positions of a slot, between states of the same shape. */
   taper_status (*state_copy)(device *d, device_state *to, const device_state *from, uint32_t slot, uint32_t positions,
                              taper_error *error);
-  /* Forgets what a failed call wrote into positions [from, to): no NaN stays behind. */
-  void (*state_scrub)(device *d, device_state *s, uint32_t slot, uint32_t from, uint32_t to);
+  /* Puts 0 for every number of a slot that is not finite: what a failed call left behind. */
+  void (*state_scrub)(device *d, device_state *s, uint32_t slot);
   /* Any thread, one batch at a time; callers take turns in the order they come. TAPER_NUMERIC: as said at bad_row. */
   taper_status (*run)(device *d, device_state *s, device_batch *batch, taper_error *error);
 } device_ops;

@@ -175,25 +175,25 @@ static taper_status cpu_state_new(device *base, uint32_t slots, uint32_t context
   return TAPER_OK;
 }
 
+/* How positions lie within a slot is the kernels' own affair: a slot is copied whole. */
 static taper_status cpu_state_copy(device *base, device_state *to, const device_state *from, uint32_t slot,
                                    uint32_t positions, taper_error *error) {
   (void)error;
   const taper_image *t = ((cpu_device *)base)->code.table;
-  for (uint32_t i = 0; i < t->state_count; i++) {
-    const uint64_t per_pos = t->states[i].floats_per_pos, begin = per_pos * from->positions * slot;
-    memcpy(to->state[i] + begin, from->state[i] + begin, per_pos * whole_tiles(positions) * sizeof(float));
+  for (uint32_t i = 0; i < t->state_count && positions > 0; i++) {
+    const uint64_t floats = (uint64_t)t->states[i].floats_per_pos * from->positions, begin = floats * slot;
+    memcpy(to->state[i] + begin, from->state[i] + begin, floats * sizeof(float));
   }
   return TAPER_OK;
 }
 
-/* How positions lie within a tile is the kernels' own affair, and what stands before `from` was finite when its call
-   succeeded: so every number of the tiles that is not finite now is the failed call's. */
-static void cpu_state_scrub(device *base, device_state *s, uint32_t slot, uint32_t from, uint32_t to) {
+/* What the slot held when its last call succeeded was finite: every number that is not is the failed call's. */
+static void cpu_state_scrub(device *base, device_state *s, uint32_t slot) {
   const taper_image *t = ((cpu_device *)base)->code.table;
   for (uint32_t i = 0; i < t->state_count; i++) {
-    const uint64_t per_pos = t->states[i].floats_per_pos, first = from / TAPER_TILE * TAPER_TILE, end = whole_tiles(to);
-    float *at = s->state[i] + per_pos * s->positions * slot + per_pos * first;
-    for (uint64_t k = 0; k < per_pos * (end - first); k++) {
+    const uint64_t floats = (uint64_t)t->states[i].floats_per_pos * s->positions;
+    float *at = s->state[i] + floats * slot;
+    for (uint64_t k = 0; k < floats; k++) {
       if (!isfinite(at[k])) at[k] = 0;
     }
   }

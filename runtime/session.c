@@ -206,10 +206,7 @@ static void tell_layers(const taper_session *s, const append_call *c, const devi
 static taper_status undo(taper_session *s, const append_call *c, const device_batch *b, taper_status status,
                          taper_error *error) {
   device *d = s->model->device;
-  for (size_t i = 0; i < c->count; i++) {
-    const uint32_t seq = c->entries[i].seq;
-    d->ops->state_scrub(d, s->state, seq, s->length[seq], s->reached[seq]);
-  }
+  for (size_t i = 0; i < c->count; i++) { d->ops->state_scrub(d, s->state, c->entries[i].seq); }
   if (status != TAPER_NUMERIC) return status;
   const int32_t row = s->out_row[b->bad_row];
   return taper_add_context(error, status, "sequence %d, position %d", s->slot[row], s->pos[row]);

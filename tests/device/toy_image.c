@@ -29,9 +29,10 @@ static void embed(const taper_ctx *c, const void *args) {
   }
 }
 
+/* Two heads; a head's positions lie together, in tiles. */
 static float *cell(const taper_ctx *c, uint32_t state, int32_t slot, int32_t pos, uint32_t i) {
-  float *s = c->state[state] + (uint64_t)slot * D * c->context;
-  return s + ((uint64_t)(pos / 16) * D + i) * 16 + (uint32_t)pos % 16;
+  float *s = c->state[state] + ((uint64_t)slot * 2 + i / 10) * 10 * c->context;
+  return s + ((uint64_t)(pos / 16) * 10 + i % 10) * 16 + (uint32_t)pos % 16;
 }
 
 static void cache(const taper_ctx *c, const void *args) {
