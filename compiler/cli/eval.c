@@ -59,7 +59,7 @@ static int evaluate(cli *c, taper_session *session, uint32_t vocab, const cli_id
     out->tokens += n;
     cli_progress("eval", out->tokens, all);
   }
-  if (!bad) out->median = median_of(means, out->windows);
+  if (!bad) out->median = lower_median_of(means, out->windows);
   free(buffer), free(means);
   return bad;
 }

@@ -79,6 +79,11 @@ double median_of(double *values, size_t n) {
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
+double lower_median_of(double *values, size_t n) {
+  median_of(values, n);
+  return n ? values[(n - 1) / 2] : (double)NAN;
+}
+
 void json_measured(json_out *j, const char *key, double *values, size_t n) {
   if (n == 0) {
     json_null(j, key);

@@ -26,5 +26,7 @@ bool json_is_valid(const char *s);
 /* {median, min, max, n} of values[0..n), which are sorted in place; null where n is 0. */
 void json_measured(json_out *j, const char *key, double *values, size_t n);
 double median_of(double *values, size_t n); /* sorts in place */
+/* The lower of the two middle ones of an even number, as torch.median takes it. Sorts in place. */
+double lower_median_of(double *values, size_t n);
 
 #endif

@@ -104,7 +104,7 @@ def emits(root, m, env):
         f.write(open(y + ".safetensors", "rb").read())
     cli.expect("a constant of another hash", ["opt", damaged], 1, "its hash is .*; ", b"", env=env)
     os.remove(damaged + ".safetensors")
-    out, err = cli.expect("opt --print-after --time-passes", ["opt", m, "--passes=dce", "--print-after=all", "--time-passes", "--verify-each"], 0, r"(?s) ms .* dce\n.*; IR after dce\n.* all passes", env=env)
+    out, err = cli.expect("opt --print-after --time-passes", ["opt", m, "--passes=dce", "--print-after=all", "--time-passes", "--verify-each"], 0, r"(?s) ms .* dce\n.*// IR after dce\n.* all passes", env=env)
     train = os.path.join(root, "train.tir")
     with open(train, "w") as f:
         f.write('tir 1\nmodule "t" {\n  %0 = param {name = "w"} : f32[4,4]\n}\n')
