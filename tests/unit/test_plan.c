@@ -1,0 +1,209 @@
+/* test_plan.c - images against the reference evaluation: every kind of model, at every level, on nasty shapes; the bits of a row do not depend on the
+   number of workers, nor on which rows are computed beside it. */
+#include "tests/unit/plan_run.h"
+
+enum { MAX_DEFINES = 10, TOKENS = 21 };
+
+typedef struct model_case {
+  const char *label, *file, *source; /* one of them */
+  front_define defines[MAX_DEFINES];
+  double gate; /* of every gate */
+  uint32_t tokens;
+} model_case;
+
+/* Ops that the examples lack: window, softcap, DyT, sandwich norms, interleaved rope, products head by head, slices, concatenations, sums of products. */
+static const char exotic[] =
+    "model exotic(vocab = 37, d = 20, heads = 4, kv = 2, hd = 12, ff = 30, context = 40, w = 7) {\n"
+    "  gate g;\n"
+    "  param wte: [vocab, d];\n"
+    "  param wpe: [context, d];\n"
+    "  block attend(x) {\n"
+    "    let h = taper_layer_norm(x, name = \"n1\", gate = g);\n"
+    "    let q = rope(rms_norm(split_heads(linear(h, heads * hd, name = \"q\"), heads), name = \"qn\"), dims = 10, style = \"interleaved\");\n"
+    "    let k = rope(scale(split_heads(linear(h, kv * hd, name = \"k\", bias = true), kv), name = \"kn\"), dims = 10, style = \"interleaved\");\n"
+    "    let v = linear(split_heads(linear(h, kv * hd, name = \"v\"), kv), 9, name = \"vh\", bias = true);\n"
+    "    let y = merge_heads(attention(q, k, v, window = w, softcap = 3.0));\n"
+    "    return x + rms_norm(linear(y, d, name = \"o\"), name = \"post\");\n"
+    "  }\n"
+    "  block mlp(x) {\n"
+    "    let h = dyt(x, name = \"dyt\");\n"
+    "    let u = linear(h, ff, name = \"up\", bias = true);\n"
+    "    let a = relu(slice(u, start = 0, size = 11)) * tanh(slice(u, start = 11, size = 11));\n"
+    "    let b = concat(a, softcap(slice(u, start = 22, size = 8), cap = 2.0), sigmoid(slice(u, start = 3, size = 5)));\n"
+    "    let c = gelu(linear(h, 24, name = \"side\"));\n"
+    "    return center(x + linear(b, d, name = \"down\") + linear(c, d, name = \"down2\") - linear(h, d, name = \"third\"));\n"
+    "  }\n"
+    "  forward(tokens) {\n"
+    "    let x = embed(tokens, wte) * 3.0 + embed(positions(tokens), wpe);\n"
+    "    repeat 2 as \"layers\" { x = attend(x); x = mlp(x); }\n"
+    "    return softcap(linear(layer_norm(x, name = \"norm\"), vocab, name = \"head\", bias = true), cap = 20.0);\n"
+    "  }\n"
+    "}\n";
+static const char one_number[] = /* every dimension 1 */
+    "model one(vocab = 2, context = 1) {\n  param wte: [vocab, 1];\n  forward(tokens) {\n"
+    "    let x = embed(tokens, wte);\n    let s = split_heads(linear(x, 2, name = \"a\"), 1);\n"
+    "    x = x + linear(merge_heads(attention(s, s, s)), 1, name = \"o\");\n    return linear(x, weight = wte);\n  }\n}\n";
+
+static const model_case cases[] = {
+    {"llama, live", "examples/tinystories.tmodel", NULL, {{"vocab", 50}, {"d", 40}, {"layers", 2}, {"heads", 2}, {"ff", 172}, {"context", 33}}, 1, TOKENS},
+    {"llama, tapered", "examples/tinystories.tmodel", NULL, {{"vocab", 257}, {"d", 64}, {"layers", 2}, {"heads", 8}, {"ff", 176}, {"context", 128}}, 0, 70},
+    {"llama, between", "examples/tinystories.tmodel", NULL, {{"vocab", 17}, {"d", 12}, {"layers", 2}, {"heads", 1}, {"ff", 15}, {"context", 21}}, 0.25, TOKENS},
+    {"gpt2, live", "examples/gpt2.tmodel", NULL, {{"vocab", 65}, {"d", 36}, {"layers", 2}, {"heads", 3}, {"context", 40}}, 1, TOKENS},
+    {"gpt2, tapered", "examples/gpt2.tmodel", NULL, {{"vocab", 65}, {"d", 80}, {"layers", 2}, {"heads", 4}, {"context", 40}}, 0, TOKENS},
+    {"neox", "examples/neox.tmodel", NULL, {{"vocab", 33}, {"d", 96}, {"layers", 2}, {"heads", 3}, {"context", 24}}, 1, TOKENS},
+    {"neox, tapered", "examples/neox.tmodel", NULL, {{"vocab", 33}, {"d", 80}, {"layers", 2}, {"heads", 5}, {"context", 24}}, 0, TOKENS},
+    {"qwen3", "examples/qwen3.tmodel", NULL,
+     {{"vocab", 31}, {"d", 24}, {"layers", 2}, {"heads", 14}, {"kv_heads", 2}, {"head_dim", 20}, {"ff", 50}, {"context", 48}}, 1, TOKENS},
+    {"mlp", "examples/mlp.tmodel", NULL, {{"vocab", 29}, {"context", 32}}, 1, TOKENS},
+    {"exotic", NULL, exotic, {{NULL, 0}}, 1, TOKENS},
+    {"exotic, tapered", NULL, exotic, {{"hd", 16}}, 0, TOKENS},
+    {"one number", NULL, one_number, {{NULL, 0}}, 1, 1},
+};
+
+typedef struct check {
+  const model_case *k;
+  ir_module *m;
+  ir_tensor reference, rounded; /* logits [1, T, vocab]: exact, and of a plain f32 program */
+  ir_tensor probes[16];
+  const char *probe_names[16];
+  size_t probe_count;
+  int32_t tokens[128];
+} check;
+
+static void keep_probe(void *user, const char *name, const ir_tensor *value) {
+  check *c = user;
+  size_t n = (size_t)(value->dim[1] * value->dim[2]);
+  if (c->probe_count == 16) return;
+  ir_tensor *t = &c->probes[c->probe_count];
+  *t = *value;
+  t->data = memcpy(malloc(n * sizeof(double)), value->data, n * sizeof(double));
+  c->probe_names[c->probe_count++] = strdup(name);
+}
+
+static void evaluate(check *c, bool round, ir_tensor *out) {
+  const int32_t pos = 0, len = (int32_t)c->k->tokens;
+  ir_eval_args a = {.batch = 1, .time = len, .tokens = c->tokens, .pos = &pos, .len = &len, .round_f32 = round, .user = c};
+  if (!round) a.on_probe = keep_probe;
+  taper_error error = {0};
+  if (ir_eval_entry(c->m, ir_entry_find(c->m, "forward"), &a, out, 1, &error) != TAPER_OK) fail_msg("%s: %s", c->k->label, error.message);
+}
+
+static void open_case(check *c, const model_case *k, uint64_t seed) {
+  char *file = NULL;
+  size_t size = 0, defines = 0;
+  front_gate gates[2] = {{"internal", &k->gate, 1, true}, {"final", &k->gate, 1, true}};
+  front_gate only = {"g", &k->gate, 1, true};
+  *c = (check){.k = k};
+  if (k->file) assert_int_equal(file_read(k->file, 1 << 20, &file, &size, NULL), TAPER_OK);
+  char *train = file ? strstr(file, "\ntrain {") : NULL;
+  if (train) train[1] = 0; /* its sizes do not fit ours */
+  while (defines < MAX_DEFINES && k->defines[defines].name) defines++;
+  const char *source = file ? file : k->source;
+  size_t gate_count = k->source ? (k->source == exotic) : strcmp(k->label, "mlp") == 0 ? 0 : 2;
+  c->m = run_model(source, k->defines, defines, k->source ? &only : gates, gate_count, seed);
+  free(file);
+  double vocab = 0;
+  assert_true(ir_module_param(c->m, "vocab", &vocab));
+  for (uint32_t i = 0; i < k->tokens; i++) c->tokens[i] = (int32_t)((i * 7 + 3 * (i / 5) + (uint32_t)seed) % (uint32_t)vocab);
+  evaluate(c, false, &c->reference);
+  evaluate(c, true, &c->rounded);
+}
+
+static void close_case(check *c) {
+  for (size_t i = 0; i < c->probe_count; i++) free(c->probes[i].data), free((void *)(uintptr_t)c->probe_names[i]);
+  ir_tensor_free(&c->reference), ir_tensor_free(&c->rounded);
+  ir_module_free(c->m);
+}
+
+/* Contract 9: max |a - b| / max |b| <= max(2e-5, 4 x what a plain f32 evaluation has). */
+static void compare(const check *c, const char *what, const float *got) {
+  size_t n = (size_t)(c->reference.dim[1] * c->reference.dim[2]);
+  double most = 0, worst = 0, plain = 0;
+  for (size_t i = 0; i < n; i++) {
+    most = fmax(most, fabs(c->reference.data[i]));
+    plain = fmax(plain, fabs(c->rounded.data[i] - c->reference.data[i]));
+    if (!isfinite(got[i])) fail_msg("%s, %s: logit %zu is %g", c->k->label, what, i, (double)got[i]);
+    worst = fmax(worst, fabs((double)got[i] - c->reference.data[i]));
+  }
+  double limit = fmax(2e-5, 4 * plain / most);
+  if (!(worst / most <= limit)) fail_msg("%s, %s: error %g of at most %g", c->k->label, what, worst / most, limit);
+}
+
+static void check_probe(void *user, const taper_probe_desc *p, const float *rows) {
+  const check *c = user;
+  size_t i = 0;
+  while (i < c->probe_count && strcmp(c->probe_names[i], p->name) != 0) i++;
+  if (i == c->probe_count) return;
+  assert_int_equal(p->width, c->probes[i].dim[2]);
+  double most = 0, worst = 0;
+  for (size_t j = 0; j < (size_t)c->probes[i].dim[1] * p->width; j++) {
+    most = fmax(most, fabs(c->probes[i].data[j]));
+    worst = fmax(worst, fabs(rows[j] - c->probes[i].data[j]));
+  }
+  if (p->inv_scale == TAPER_ABI_NONE && !(worst <= 1e-4 * most)) fail_msg("%s: probe '%s' is off by %g of %g", c->k->label, p->name, worst, most);
+}
+
+/* All rows in one call; then step by step with three workers; then in chunks beside another sequence. All must agree to the bit. */
+static void run_case(check *c, const pass_options *o, const char *arch, const char *what) {
+  uint32_t n = c->k->tokens, vocab = (uint32_t)c->reference.dim[2];
+  diag_sink *sink = diag_sink_new();
+  ir_module *m = run_optimise(c->m, *o, sink);
+  run_image r = run_load(m, arch, 2 * n, 3, sink);
+  assert_int_equal(r.image->vocab, vocab);
+  float *whole = calloc((size_t)n * vocab, sizeof *whole), *other = calloc(2 * (size_t)n * vocab, sizeof *other);
+  int32_t *token = calloc(2 * n, 4), *slot = calloc(2 * n, 4), *pos = calloc(2 * n, 4), *out = calloc(2 * n, 4);
+  for (uint32_t i = 0; i < n; i++) token[i] = c->tokens[i], pos[i] = (int32_t)i, out[i] = (int32_t)i, slot[i] = 1;
+  run_call(&r, 1, n, token, slot, pos, n, out, whole, check_probe, c);
+  compare(c, what, whole);
+  const int32_t two = 2, zero = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    const int32_t at = (int32_t)i;
+    run_call(&r, 3, 1, &c->tokens[i], &two, &at, 1, &zero, other, NULL, NULL);
+    if (memcmp(other, whole + (size_t)i * vocab, vocab * sizeof(float)) != 0) fail_msg("%s, %s: step %u differs from the prefill", c->k->label, what, i);
+  }
+  for (uint32_t i = 0, chunk = 1; i < n; i += chunk, chunk = chunk % 9 + 2) { /* ragged: our chunk, and one row of another sequence in front */
+    if (chunk > n - i) chunk = n - i;
+    token[0] = c->tokens[(i * 3) % n], slot[0] = 0, pos[0] = 0;
+    for (uint32_t j = 0; j < chunk; j++) token[1 + j] = c->tokens[i + j], slot[1 + j] = 1, pos[1 + j] = (int32_t)(i + j);
+    out[0] = (int32_t)chunk;
+    run_call(&r, 2, chunk + 1, token, slot, pos, 1, out, other, NULL, NULL);
+    if (memcmp(other, whole + (size_t)(i + chunk - 1) * vocab, vocab * sizeof(float)) != 0)
+      fail_msg("%s, %s: chunk at %u differs", c->k->label, what, i);
+  }
+  run_call(&r, 2, 1, token, slot, pos, 0, out, other, NULL, NULL); /* no logits wanted */
+  free(whole), free(other), free(token), free(slot), free(pos), free(out);
+  run_unload(&r);
+  ir_module_free(m);
+  diag_sink_free(sink);
+}
+
+static void run_all(const pass_options *o, const char *arch, const char *what, size_t first, size_t step) {
+  for (size_t i = first; i < sizeof cases / sizeof *cases; i += step) {
+    check c;
+    open_case(&c, &cases[i], 11 + i);
+    run_case(&c, o, arch, what);
+    close_case(&c);
+  }
+}
+
+static void test_o2(void **state) {
+  (void)state;
+  run_all(&(pass_options){.level = 2}, "native", "-O2 native", 0, 1);
+}
+static void test_o2_portable(void **state) {
+  (void)state;
+  run_all(&(pass_options){.level = 2, .norms = NORMS_KERNEL}, "x86-64-v3", "-O2 --norms=kernel v3", 0, 3);
+}
+static void test_o0(void **state) {
+  (void)state;
+  run_all(&(pass_options){.level = 0}, "x86-64", "-O0 v1", 1, 2);
+}
+static void test_explicit(void **state) {
+  (void)state;
+  run_all(&(pass_options){.level = 2, .fold = FOLD_EXPLICIT}, "native", "--fold=explicit", 1, 3);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_o2), cmocka_unit_test(test_o2_portable), cmocka_unit_test(test_o0), cmocka_unit_test(test_explicit)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
