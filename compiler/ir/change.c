@@ -70,7 +70,7 @@ ir_value ir_node_add(ir_module *m, ir_region region, ir_value before, ir_opcode 
                      const ir_value *operands, size_t n, const ir_attr *attrs, size_t attr_count) {
   if (m->node_count == m->node_cap) {
     ir_node **larger = ARENA_ARRAY(&m->mem, ir_node *, (size_t)m->node_cap * 2);
-    memcpy(larger, m->nodes, m->node_count * sizeof *larger);
+    memcpy(larger, m->nodes, m->node_count * sizeof(ir_node *));
     m->nodes = larger;
     m->node_cap *= 2;
   }

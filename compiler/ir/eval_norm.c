@@ -31,8 +31,8 @@ static taper_status normalise(eval_ctx *c, const norm_form *f) {
     double *y = c->out->data + r * d;
     double mu = f->centred ? mean(x, d) : 0, s = f->g != 0 ? deviation(x, d, mu, f->eps) : 0;
     for (int64_t i = 0; i < d; i++) {
-      double live = f->g != 0 ? (x[i] - mu) / s * f->weight[i] : 0;
-      double tapered = f->g != 1 ? f->c * (x[i] - mu) * f->taper_weight[i] : 0;
+      double live = f->g != 0 && f->weight ? (x[i] - mu) / s * f->weight[i] : 0;
+      double tapered = f->g != 1 && f->taper_weight ? f->c * (x[i] - mu) * f->taper_weight[i] : 0;
       double v = f->g == 1 ? live : f->g == 0 ? tapered : f->g * live + (1 - f->g) * tapered;
       y[i] = f->bias ? v + f->bias[i] : v;
     }

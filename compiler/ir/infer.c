@@ -109,26 +109,26 @@ bool infer_finish(infer_ctx *c, ir_type type) {
 
 /* What a number may be, whatever the op. */
 static const struct {
-  ir_attr_key key;
   double least;
-  bool above;
   const char *text;
+  ir_attr_key key;
+  bool above;
 } attr_ranges[] = {
-    {IR_ATTR_CAP, 0, true, "above 0"},
-    {IR_ATTR_DIMS, 2, false, "at least 2"},
-    {IR_ATTR_EPS, 0, false, "0 or more"},
-    {IR_ATTR_GROUP, 0, false, "0 or more"},
-    {IR_ATTR_HEADS, 1, false, "at least 1"},
-    {IR_ATTR_INDEX, 0, false, "0 or more"},
-    {IR_ATTR_SIZE, 1, false, "at least 1"},
-    {IR_ATTR_START, 0, false, "0 or more"},
-    {IR_ATTR_THETA, 0, true, "above 0"},
-    {IR_ATTR_WINDOW, 0, false, "0 or more"},
-    {IR_ATTR_SCALING_FACTOR, 0, true, "above 0"},
-    {IR_ATTR_SCALING_HIGH, 0, true, "above 0"},
-    {IR_ATTR_SCALING_LOW, 0, true, "above 0"},
-    {IR_ATTR_SCALING_ORIGINAL, 1, false, "at least 1"},
-    {IR_ATTR_AXIS, -1, false, "-1 or more"},
+    {0, "above 0", IR_ATTR_CAP, true},
+    {2, "at least 2", IR_ATTR_DIMS, false},
+    {0, "0 or more", IR_ATTR_EPS, false},
+    {0, "0 or more", IR_ATTR_GROUP, false},
+    {1, "at least 1", IR_ATTR_HEADS, false},
+    {0, "0 or more", IR_ATTR_INDEX, false},
+    {1, "at least 1", IR_ATTR_SIZE, false},
+    {0, "0 or more", IR_ATTR_START, false},
+    {0, "above 0", IR_ATTR_THETA, true},
+    {0, "0 or more", IR_ATTR_WINDOW, false},
+    {0, "above 0", IR_ATTR_SCALING_FACTOR, true},
+    {0, "above 0", IR_ATTR_SCALING_HIGH, true},
+    {0, "above 0", IR_ATTR_SCALING_LOW, true},
+    {1, "at least 1", IR_ATTR_SCALING_ORIGINAL, false},
+    {-1, "-1 or more", IR_ATTR_AXIS, false},
 };
 
 static bool check_number(infer_ctx *c, const ir_attr *a) {

@@ -148,9 +148,11 @@ const char *ir_intern_file(ir_module *m, const char *file) {
       if (old[i]) *file_slot(m, old[i]) = old[i];
   }
   const char **slot = file_slot(m, file);
-  if (*slot) return *slot;
-  m->file_count++;
-  return *slot = arena_strdup(&m->mem, file);
+  if (!*slot) {
+    m->file_count++;
+    *slot = arena_strdup(&m->mem, file);
+  }
+  return *slot;
 }
 
 void ir_set_loc(ir_module *m, ir_value v, diag_loc loc) {

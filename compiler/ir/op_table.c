@@ -6,16 +6,16 @@
 
 typedef struct op_row {
   const char *name, *operand_text, *attr_text;
-  unsigned flags;
   ir_operand_spec *operands;
   size_t operand_count;
+  unsigned flags;
   bool accepts[IR_ATTR_COUNT], required[IR_ATTR_COUNT];
 } op_row;
 
 static op_row op_rows[IR_OP_COUNT] = {
     [IR_OP_NONE] = {.name = "(erased)", .operand_text = "", .attr_text = ""},
 #define OP(id, text, operands, attrs, flags, infer, eval, grad)                                                        \
-  [IR_##id] = {text, operands, attrs, (unsigned)(flags), NULL, 0, {false}, {false}},
+  [IR_##id] = {text, operands, attrs, NULL, 0, (unsigned)(flags), {false}, {false}},
 #include "compiler/ir/op.def"
 #undef OP
 };

@@ -166,8 +166,8 @@ static bool parse_label(tir_parser *p, const char *what, const char **out) {
 static bool parse_param(tir_parser *p) {
   tir_next(p);
   tir_token at = p->token;
-  const char *name;
-  double value;
+  const char *name = "";
+  double value = 0;
   if (!parse_label(p, "the parameter's name", &name) || !tir_expect(p, '=') || !tir_double(p, &value)) return false;
   if (ir_module_param(p->m, name, NULL)) return tir_error(p, DC_IR_SYNTAX, &at, "parameter '%s' is given twice", name);
   if (ir_module_param_count(p->m) >= TIR_MAX_PARAMS)
@@ -180,7 +180,7 @@ static bool parse_entry(tir_parser *p) {
   tir_next(p);
   if (!tir_expect(p, '@')) return false;
   tir_token at = p->token;
-  const char *name;
+  const char *name = "";
   if (!parse_label(p, "the entry's name", &name) || !tir_expect(p, '{')) return false;
   if (ir_entry_find(p->m, name).id) return tir_error(p, DC_IR_SYNTAX, &at, "entry '%s' is given twice", name);
   if (ir_entry_count(p->m) >= TIR_MAX_ENTRIES)
@@ -203,7 +203,7 @@ static bool parse_item(tir_parser *p) {
 }
 
 static bool parse_head(tir_parser *p) {
-  int64_t version;
+  int64_t version = 0;
   tir_token at;
   if (!tir_is_word(p, "tir")) return tir_expected(p, "'tir 1', the first words of a .tir file,");
   tir_next(p);
@@ -215,7 +215,7 @@ static bool parse_head(tir_parser *p) {
   if (!tir_is_word(p, "module")) return tir_expected(p, "'module'");
   tir_next(p);
   at = p->token;
-  const char *name;
+  const char *name = "";
   if (!tir_string(p, &name)) return false;
   if (!*name) return tir_error(p, DC_IR_SYNTAX, &at, "the module's name is empty");
   p->m = ir_module_new(name);

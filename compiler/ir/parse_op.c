@@ -142,7 +142,7 @@ static bool parse_type(tir_parser *p, ir_type *out) {
 
 static bool parse_u32(tir_parser *p, uint32_t *out) {
   tir_token at = p->token;
-  int64_t v;
+  int64_t v = 0;
   if (!tir_integer(p, &v)) return false;
   if (v < 0 || v > UINT32_MAX) return tir_error(p, DC_IR_SYNTAX, &at, "a place is a number of 32 bits");
   *out = (uint32_t)v;
