@@ -9,30 +9,22 @@ static const char name[] = "defer-norm";
 typedef struct deferral {
   analysis_constants known;
   pass_folds folds;
-  struct statistic *statistics; /* those made here: norms of one value share them */
+  uint32_t limit; /* values from here on are this pass's own */
 } deferral;
 
-typedef struct statistic {
-  ir_value x, value;
-  ir_opcode op;
-  double eps;
-  struct statistic *next;
-} statistic;
-
-static ir_value statistic_of(pass_context *c, deferral *d, ir_value norm) {
+/* Norms of one value share the statistics made here: those stand before the first of them, so before all. */
+static ir_value statistic_of(pass_context *c, const deferral *d, ir_value norm) {
   ir_module *m = c->m;
-  bool is_layer = ir_is(m, norm, IR_LAYER_NORM);
-  ir_value x = ir_operand(m, norm, 0);
-  ir_opcode op = is_layer ? IR_INV_STD : IR_INV_RMS;
-  double eps = ir_eps(m, norm);
-  for (statistic *s = d->statistics; s; s = s->next)
-    if (ir_same(s->x, x) && s->op == op && s->eps == eps && ir_region_of(m, s->value).id == ir_region_of(m, norm).id) return s->value;
+  ir_opcode op = ir_is(m, norm, IR_LAYER_NORM) ? IR_INV_STD : IR_INV_RMS;
+  ir_value x = ir_operand(m, norm, 0), *users;
+  size_t n = ir_users(m, x, &c->scratch, &users);
+  for (size_t i = 0; i < n; i++)
+    if (users[i].id >= d->limit && ir_is(m, users[i], op) && ir_eps(m, users[i]) == ir_eps(m, norm) &&
+        ir_region_of(m, users[i]).id == ir_region_of(m, norm).id)
+      return users[i];
   ir_builder b = pass_builder(c, norm);
-  ir_attr attr = {IR_ATTR_EPS, {.f = eps}};
-  statistic *s = ARENA_NEW(&c->scratch, statistic);
-  *s = (statistic){x, ir_build(&b, op, &x, 1, &attr, 1), op, eps, d->statistics};
-  d->statistics = s;
-  return s->value;
+  ir_attr eps = {IR_ATTR_EPS, {.f = ir_eps(m, norm)}};
+  return ir_build(&b, op, &x, 1, &eps, 1);
 }
 
 static void defer_reader(pass_context *c, ir_value norm, ir_value statistic_value, ir_value linear, pass_fold_reader *out) {
@@ -78,7 +70,7 @@ static void visit(pass_context *c, deferral *d, ir_value norm) {
 }
 
 bool pass_defer_norm(pass_context *c) {
-  deferral d = {.known = analysis_constants_of(c->m, &c->scratch)};
+  deferral d = {.known = analysis_constants_of(c->m, &c->scratch), .limit = ir_value_limit(c->m)};
   pass_fold_begin(&d.folds, name, ", the division after the products");
   for (size_t e = 0; e < ir_entry_count(c->m); e++)
     for (ir_value v = ir_first(c->m, ir_entry_at(c->m, e)); v.id; v = ir_next(c->m, v))
