@@ -103,6 +103,7 @@ typedef struct run_state {
   diag_sink *sink;
   const pass_run_options *run;
   text before, after; /* verify_each: the text around the current pass */
+  text times;         /* the table, put behind the printed IR */
 } run_state;
 
 static bool check_after(run_state *s, const char *pass) {
@@ -132,7 +133,7 @@ static bool run_one(run_state *s, const pass_options *options, const pass_info *
   bool fine = p->fn(&c);
   uint64_t took = now_us() - start;
   arena_free(&c.scratch);
-  if (report && s->run->time_passes) report_time(report, p->name, took, op_count(s->m));
+  if (s->run->time_passes) report_time(&s->times, p->name, took, op_count(s->m));
   if (!fine) return false;
   if (report && selects(s->run->print_after, p->name)) print_to(s->m, report, "after", p->name);
   return !s->run->verify_each || check_after(s, p->name);
@@ -155,7 +156,11 @@ bool pass_run(ir_module *m, diag_sink *sink, const pass_options *options, const 
     diag_report(sink, DC_BUG, (diag_loc){0}, "the passes broke the module: a defect of taperc; run again with --verify-each to see which one");
     fine = false;
   }
-  if (s.run->report && s.run->time_passes) report_time(s.run->report, "all passes", now_us() - start, op_count(m));
+  if (s.run->report && s.run->time_passes) {
+    report_time(&s.times, "all passes", now_us() - start, op_count(m));
+    text_put(s.run->report, s.times.data, s.times.size);
+  }
+  text_free(&s.times);
   text_free(&s.before);
   text_free(&s.after);
   return fine;
