@@ -3,6 +3,10 @@
 #include <math.h>
 #include <string.h>
 
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 typedef struct pack_job {
   const package *p;
   const taper_image *image;
@@ -10,23 +14,40 @@ typedef struct pack_job {
   uint32_t positions, parts;
 } pack_job;
 
+/* Columns [c, end) of up to 16 rows that begin at src, side by side to dst. */
+static void pack_columns(const char *src, size_t stride, uint64_t rows, uint32_t c, uint32_t end, float *dst) {
+  for (; c < end; c++) {
+    for (uint64_t r = 0; r < rows; r++)
+      memcpy(dst + (size_t)c * TAPER_TILE + r, src + r * stride + c * sizeof(float), sizeof(float));
+  }
+}
+
+/* The same for 16 rows by blocks of four; returns how many columns it did. */
+static uint32_t pack_fours(const char *src, size_t stride, uint32_t cols, float *dst) {
+  uint32_t c = 0;
+#if defined(__SSE__)
+  for (; c + 4 <= cols; c += 4) {
+    for (uint32_t r = 0; r < TAPER_TILE; r += 4) {
+      __m128 v[4];
+      for (uint32_t i = 0; i < 4; i++) v[i] = _mm_loadu_ps((const void *)(src + (r + i) * stride + c * sizeof(float)));
+      _MM_TRANSPOSE4_PS(v[0], v[1], v[2], v[3]);
+      for (uint32_t i = 0; i < 4; i++) _mm_store_ps(dst + (size_t)(c + i) * TAPER_TILE + r, v[i]);
+    }
+  }
+#else
+  (void)src, (void)stride, (void)cols, (void)dst;
+#endif
+  return c;
+}
+
 /* Tile `t` of a matrix whose first row begins at src: 16 rows side by side; rows beyond the end are 0. */
 static void pack_tile(const char *src, uint32_t rows, uint32_t cols, uint64_t t, float *out) {
-  uint64_t row = t * TAPER_TILE, live = rows - row < TAPER_TILE ? rows - row : TAPER_TILE;
+  const uint64_t row = t * TAPER_TILE, live = rows - row < TAPER_TILE ? rows - row : TAPER_TILE;
   const size_t stride = (size_t)cols * sizeof(float);
   const char *first = src + row * stride;
   float *dst = out + row * cols;
   if (live < TAPER_TILE) memset(dst, 0, (size_t)cols * TAPER_TILE * sizeof(float));
-  /* blocks of 16 columns: a cache line of each row is used whole before the next */
-  for (uint32_t c0 = 0; c0 < cols; c0 += 16) {
-    uint32_t n = cols - c0 < 16 ? cols - c0 : 16;
-    float block[TAPER_TILE][16];
-    for (uint64_t r = 0; r < live; r++)
-      memcpy(block[r], first + r * stride + (size_t)c0 * sizeof(float), n * sizeof(float));
-    for (uint32_t c = 0; c < n; c++) {
-      for (uint64_t r = 0; r < live; r++) dst[(size_t)(c0 + c) * TAPER_TILE + r] = block[r][c];
-    }
-  }
+  pack_columns(first, stride, live, live == TAPER_TILE ? pack_fours(first, stride, cols, dst) : 0, cols, dst);
 }
 
 static void pack_row(const char *src, uint32_t cols, uint64_t r, float *out) {

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TOY_D = 20, TOY_V = 300, TOY_CONTEXT = 50, TOY_NAN = 299, TOY_MAX_META = 24, TOY_MAX_TENSORS = 8 };
+enum { TOY_D = 22, TOY_V = 300, TOY_CONTEXT = 50, TOY_NAN = 299, TOY_MAX_META = 24, TOY_MAX_TENSORS = 8 };
 
 typedef struct toy {
   float emb[TOY_V * TOY_D], head[TOY_V * TOY_D], scale[TOY_D];
@@ -105,7 +105,7 @@ static inline toy *toy_new(int wrong) {
   for (uint32_t i = 0; i < TOY_V * TOY_D; i++) {
     philox4x32(1, PHILOX_CHECK, 0, 0, i, r);
     t->emb[i] = i / TOY_D == TOY_NAN ? NAN : (float)(philox_uniform(r[0]) * 2 - 1);
-    t->head[i] = (float)(philox_uniform(r[1]) * 6 - 3);
+    t->head[i] = i / TOY_D == TOY_NAN ? 0 : (float)(philox_uniform(r[1]) * 6 - 3); /* never among the best */
     if (i < TOY_D) t->scale[i] = (float)(philox_uniform(r[2]) + 0.5);
   }
   toy_compile(wrong, &t->image, &t->image_bytes);

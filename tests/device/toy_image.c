@@ -11,7 +11,7 @@
 #define TOY_MODEL "0123456789abcdef0123456789abcdef"
 #endif
 #define WRONG(n, good, bad) (TOY_WRONG == (n) ? (bad) : (good))
-enum { D = 20, V = 300, CONTEXT = 50, STRIDE = 32, SPLIT = 160 };
+enum { D = 22, V = 300, CONTEXT = 50, STRIDE = 32, SPLIT = 160 };
 
 static float *buffer(const taper_ctx *c, uint64_t offset) { return c->arena + offset * c->row_cap; }
 
@@ -31,8 +31,8 @@ static void embed(const taper_ctx *c, const void *args) {
 
 /* Two heads; a head's positions lie together, in tiles. */
 static float *cell(const taper_ctx *c, uint32_t state, int32_t slot, int32_t pos, uint32_t i) {
-  float *s = c->state[state] + ((uint64_t)slot * 2 + i / 10) * 10 * c->context;
-  return s + ((uint64_t)(pos / 16) * 10 + i % 10) * 16 + (uint32_t)pos % 16;
+  float *s = c->state[state] + ((uint64_t)slot * 2 + i / (D / 2)) * (D / 2) * c->context;
+  return s + ((uint64_t)(pos / 16) * (D / 2) + i % (D / 2)) * 16 + (uint32_t)pos % 16;
 }
 
 static void cache(const taper_ctx *c, const void *args) {
@@ -97,8 +97,17 @@ static const taper_weight_desc weights[] = {
     {"scale", TAPER_PACK_ROWS, 0, 1, D, 0},
 };
 static const taper_state_desc states[] = {{"k", WRONG(6, D, 0)}};
-static const double inv_freq[] = {1,       0.5,      0.25,      0.125,      0.0625,
-                                  0.03125, 0.015625, 0.0078125, 0.00390625, WRONG(7, 0.001953125, 1e308 * 10)};
+static const double inv_freq[] = {1,
+                                  0.5,
+                                  0.25,
+                                  0.125,
+                                  0.0625,
+                                  0.03125,
+                                  0.015625,
+                                  0.0078125,
+                                  0.00390625,
+                                  0.001953125,
+                                  WRONG(7, 0.0009765625, 1e308 * 10)};
 static const taper_rotary_desc rotary[] = {{WRONG(8, D / 2, 1 << 19), inv_freq, 1}};
 static const taper_probe_desc probes[] = {
     {"layers.0", WRONG(9, 0, 77), 0, D, TAPER_ABI_NONE},

@@ -93,7 +93,7 @@ static void tensors_are_checked(void **state) {
   t = *good;
   t.tensors[0].shape[0] = TOY_D, t.tensors[0].shape[1] = TOY_V;
   toy_hash(&t);
-  refuses(&t, TAPER_INVALID, "weight 0 'emb': rows 0..300 of 20 columns, the tensor has 20 x 300");
+  refuses(&t, TAPER_INVALID, "weight 0 'emb': rows 0..300 of 22 columns, the tensor has 22 x 300");
   t = *good;
   t.tensors[1].dtype = ST_I32;
   toy_hash(&t);
@@ -154,8 +154,8 @@ static void image_tables_are_checked(void **state) {
   static const char *const words[] = {NULL,
                                       "unknown packing 7",
                                       "no tensor 'hat'",
-                                      "the tensor has 300 x 20",
-                                      "of 21 columns",
+                                      "the tensor has 300 x 22",
+                                      "of 23 columns",
                                       "a step reads 300 of 140 rows",
                                       "state 0: 0 floats",
                                       "a frequency is not finite",
@@ -216,12 +216,12 @@ static void options_are_checked(void **state) {
   assert_string_equal(info.tokenizer, "bytes");
   assert_int_equal(info.vocab, 300);
   assert_int_equal(info.context, 50);
-  assert_int_equal(info.width, 20);
+  assert_int_equal(info.width, 22);
   assert_int_equal(info.probes, 2);
   assert_int_equal(info.threads, 3);
   assert_int_equal(info.end_token, -1);
-  assert_int_equal(info.weight_bytes, 4 * (300 * 32 + 160 * 20 + 144 * 20 + 32));
-  assert_int_equal(info.bytes_per_token, 4 * (20 + 300 * 20));
+  assert_int_equal(info.weight_bytes, 4 * (300 * 32 + 160 * 22 + 144 * 22 + 32));
+  assert_int_equal(info.bytes_per_token, 4 * (22 + 300 * 22));
   taper_model_free(m);
   taper_model_free(NULL);
 }

@@ -479,7 +479,7 @@ static void a_seed_replays(void **state) {
     taper_session *s = new_session(m, 1, 0);
     taper_generation g = generation(&h[i]);
     taper_sampling_init(&g.sampling);
-    g.sampling.temperature = 2, g.sampling.top_k = 0, g.sampling.top_p = 1, g.sampling.min_p = 0,
+    g.sampling.temperature = 2, g.sampling.top_k = 20, g.sampling.top_p = 1, g.sampling.min_p = 0,
     g.sampling.seed = i == 2 ? 6 : 5;
     assert_int_equal(taper_generate(s, 0, line, 8, &g, NULL, NULL), TAPER_OK);
     taper_session_free(s);
