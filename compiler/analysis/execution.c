@@ -1,4 +1,5 @@
-/* execution.c - classes of ops from their flags and types; an op is named only where the table has no fact that says it. */
+/* execution.c - classes of ops from their flags and types; an op is named only where the table has no fact that says
+ * it. */
 #include "compiler/analysis/execution.h"
 
 uint32_t execution_last(const ir_module *m, ir_value v) {
@@ -48,7 +49,8 @@ static execution_class class_of_row_op(const ir_module *m, ir_value v, ir_opcode
   if (op == IR_SLICE) return heads ? EXEC_ROW : EXEC_SLICE;
   if (op == IR_CONCAT || op == IR_EMBED) return EXEC_ROW;
   if (is_column_op(op) && is_columnwise(m, v)) return heads && has_vector(m, v) ? EXEC_HEAD : EXEC_COLUMN;
-  return heads && execution_width(m, v) == execution_width(m, ir_operand(m, v, 0)) && is_columnwise(m, v) ? EXEC_HEAD : EXEC_ROW;
+  return heads && execution_width(m, v) == execution_width(m, ir_operand(m, v, 0)) && is_columnwise(m, v) ? EXEC_HEAD
+                                                                                                          : EXEC_ROW;
 }
 
 execution_class execution_class_of(const ir_module *m, ir_value v) {
@@ -66,11 +68,14 @@ bool *execution_out_rows(const ir_module *m, ir_region entry, arena *scratch) {
   ir_value ret = ir_last(m, entry);
   for (ir_value v = ir_prev(m, ret); v.id; v = ir_prev(m, v)) {
     ir_opcode op = ir_opcode_of(m, v);
-    if (ir_op_has(op, OPF_STATE) || ir_op_has(op, OPF_IDENTITY) || op == IR_CACHE_ATTENTION || op == IR_ARG || op == IR_POSITIONS) continue;
+    if (ir_op_has(op, OPF_STATE) || ir_op_has(op, OPF_IDENTITY) || op == IR_CACHE_ATTENTION || op == IR_ARG ||
+        op == IR_POSITIONS)
+      continue;
     ir_value *users;
     size_t n = ir_users(m, v, scratch, &users);
     bool only = n > 0;
-    for (size_t i = 0; i < n && only; i++) only = ir_same(users[i], ret) ? ir_same(ir_operand(m, ret, 0), v) : out[users[i].id];
+    for (size_t i = 0; i < n && only; i++)
+      only = ir_same(users[i], ret) ? ir_same(ir_operand(m, ret, 0), v) : out[users[i].id];
     out[v.id] = only;
   }
   return out;

@@ -1,4 +1,5 @@
-/* execution.h - how a target can execute the ops of an inference entry: on rows (one token), on columns of a row, by heads. */
+/* execution.h - how a target can execute the ops of an inference entry: on rows (one token), on columns of a row, by
+ * heads. */
 #ifndef TAPERC_ANALYSIS_EXECUTION_H
 #define TAPERC_ANALYSIS_EXECUTION_H
 
@@ -18,12 +19,13 @@ typedef enum execution_class {
 } execution_class;
 
 execution_class execution_class_of(const ir_module *m, ir_value v);
-uint32_t execution_width(const ir_module *m, ir_value v); /* floats of one token's row: the product of dimensions 2, 3 */
-uint32_t execution_last(const ir_module *m, ir_value v);  /* the last dimension; 0 where it is symbolic */
+uint32_t execution_width(const ir_module *m,
+                         ir_value v);                    /* floats of one token's row: the product of dimensions 2, 3 */
+uint32_t execution_last(const ir_module *m, ir_value v); /* the last dimension; 0 where it is symbolic */
 /* Is v the product of a row, i.e. f32[B,T,...]? */
 bool execution_is_row(const ir_module *m, ir_value v);
-/* Which values of an entry are needed only for rows whose result is wanted: all uses lead to the first operand of return, none to a state or a
-   probe. [ir_value_limit], owned by scratch. */
+/* Which values of an entry are needed only for rows whose result is wanted: all uses lead to the first operand of
+   return, none to a state or a probe. [ir_value_limit], owned by scratch. */
 bool *execution_out_rows(const ir_module *m, ir_region entry, arena *scratch);
 
 #endif

@@ -32,11 +32,13 @@ size_t analysis_readers(const ir_module *m, ir_value v, arena *scratch, analysis
       bool first = true, identity = ir_op_has(ir_opcode_of(m, users[i]), OPF_IDENTITY);
       for (uint32_t k = 0; k < ir_operand_count(m, users[i]); k++) {
         if (!ir_same(ir_operand(m, users[i], k), value)) continue;
-        if (!first) readers.at[readers.count - 1].again = true;
+        if (!first)
+          readers.at[readers.count - 1].again = true;
         else if (identity && k == 0) {
           found_add(&probes, scratch, (analysis_reader){users[i], k, false});
           break;
-        } else found_add(&readers, scratch, (analysis_reader){users[i], k, false});
+        } else
+          found_add(&readers, scratch, (analysis_reader){users[i], k, false});
         first = false;
       }
     }
@@ -73,7 +75,8 @@ bool analysis_is_constant(analysis_constants *t, ir_value v) {
     t->limit = limit;
   }
   if (t->known[v.id]) return t->known[v.id] == IS_CONSTANT;
-  /* operands come first in the region, so the walk over it finds them known; new values have only few unknown below them */
+  /* operands come first in the region, so the walk over it finds them known; new values have only few unknown below
+   * them */
   ir_opcode op = ir_opcode_of(t->m, v);
   bool yes = op == IR_CONST || (ir_op_has(op, OPF_PURE) && ir_operand_count(t->m, v) > 0);
   for (size_t i = 0; yes && i < ir_operand_count(t->m, v); i++) {

@@ -12,7 +12,8 @@ typedef struct analysis_reader {
 
 /* The value behind probes (IDENTITY ops): v itself where it is none. */
 ir_value analysis_behind(const ir_module *m, ir_value v);
-/* Readers of v, directly or through IDENTITY ops, which are no readers themselves. Owned by scratch. *out_probes (may be NULL): how many IDENTITY ops read it. */
+/* Readers of v, directly or through IDENTITY ops, which are no readers themselves. Owned by scratch. *out_probes (may
+ * be NULL): how many IDENTITY ops read it. */
 size_t analysis_readers(const ir_module *m, ir_value v, arena *scratch, analysis_reader **out, size_t *out_probes);
 /* Does an op of kind `op` read v directly? */
 bool analysis_read_by(const ir_module *m, ir_value v, ir_opcode op, arena *scratch);

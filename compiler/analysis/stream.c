@@ -46,10 +46,12 @@ static void note_writer(analysis_stream *s, analysis_writer w) {
   s->writer_count++;
 }
 
-static void note_op(const ir_module *m, ir_value v, uint32_t *parent, const uint32_t *stream_of, analysis_stream *streams) {
+static void note_op(const ir_module *m, ir_value v, uint32_t *parent, const uint32_t *stream_of,
+                    analysis_stream *streams) {
   analysis_stream *own = &streams[stream_of[find(parent, v.id)]];
   bool joins = analysis_joins(m, v);
-  if (!joins) note_writer(own, (analysis_writer){v, IR_NONE});
+  if (!joins)
+    note_writer(own, (analysis_writer){v, IR_NONE});
   else if (ir_op_has(ir_opcode_of(m, v), OPF_IDENTITY)) {
     if (own->probes) own->probes[own->probe_count] = v;
     own->probe_count++;
@@ -57,9 +59,12 @@ static void note_op(const ir_module *m, ir_value v, uint32_t *parent, const uint
   for (uint32_t i = 0; i < ir_operand_count(m, v); i++) {
     ir_value o = ir_operand(m, v, i);
     if (joins && i < term_count(m, v)) {
-      if (!is_local(m, o)) note_writer(own, (analysis_writer){o, v});
-      else if (!ir_type_equal(ir_type_of(m, o), ir_type_of(m, v))) own->mixed = true;
-    } else if (is_local(m, o)) note_reader(&streams[stream_of[find(parent, o.id)]], v, i);
+      if (!is_local(m, o))
+        note_writer(own, (analysis_writer){o, v});
+      else if (!ir_type_equal(ir_type_of(m, o), ir_type_of(m, v)))
+        own->mixed = true;
+    } else if (is_local(m, o))
+      note_reader(&streams[stream_of[find(parent, o.id)]], v, i);
   }
 }
 

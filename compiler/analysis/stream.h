@@ -1,11 +1,12 @@
-/* stream.h - residual streams: values of one entry joined by add, sub and probes, with who writes and who reads them. */
+/* stream.h - residual streams: values of one entry joined by add, sub and probes, with who writes and who reads them.
+ */
 #ifndef TAPERC_ANALYSIS_STREAM_H
 #define TAPERC_ANALYSIS_STREAM_H
 
 #include "compiler/analysis/readers.h"
 
-/* A term of the sum: a value of the entry made by another op than add, sub or a probe (user: none), or a global value that `user`, an add or sub of the
-   stream, reads (a number added to every element). */
+/* A term of the sum: a value of the entry made by another op than add, sub or a probe (user: none), or a global value
+   that `user`, an add or sub of the stream, reads (a number added to every element). */
 typedef struct analysis_writer {
   ir_value value, user;
 } analysis_writer;

@@ -24,7 +24,8 @@ size_t analysis_taper_norms(const ir_module *m, arena *scratch, taper_norm **out
       for (ir_value v = ir_first(m, ir_entry_at(m, e)); v.id; v = ir_next(m, v)) {
         ir_value gate = gate_of(m, v);
         if (!gate.id) continue;
-        if (!fill) count++;
+        if (!fill)
+          count++;
         else {
           taper_norm *t = &(*out)[n++];
           *t = (taper_norm){.norm = v, .gate = gate};

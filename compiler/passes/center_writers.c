@@ -1,16 +1,20 @@
-/* center_writers.c - a live LayerNorm becomes an RMSNorm by centring everything that writes the residual stream it reads (tapernorm.md 5): output
-   projections and their biases lose their mean over the outputs, tables that only this stream looks up the mean of each row; a row looked up in a shared
-   (tied) table is centred after the look-up. Legal only if every reader of the stream ignores its mean. Probes report the stream as it was, so a stream
-   with probes is left alone (docs/adr/0002-probes-and-centring.md). */
+/* center_writers.c - a live LayerNorm becomes an RMSNorm by centring everything that writes the residual stream it
+   reads (tapernorm.md 5): output projections and their biases lose their mean over the outputs, tables that only this
+   stream looks up the mean of each row; a row looked up in a shared (tied) table is centred after the look-up. Legal
+   only if every reader of the stream ignores its mean. Probes report the stream as it was, so a stream with probes is
+   left alone (docs/adr/0002-probes-and-centring.md). */
 #include "compiler/analysis/stream.h"
 #include "compiler/passes/passes_priv.h"
 
 static const char name[] = "center-writers";
 
-static bool is_live_layer(const ir_module *m, ir_value v) { return ir_is(m, v, IR_LAYER_NORM) || ir_is(m, v, IR_INV_STD); }
+static bool is_live_layer(const ir_module *m, ir_value v) {
+  return ir_is(m, v, IR_LAYER_NORM) || ir_is(m, v, IR_INV_STD);
+}
 
 /* The first op that makes the rewrite unlawful, with the reason; none where it is lawful. */
-static ir_value find_blocker(pass_context *c, analysis_constants *known, const analysis_stream *s, const char **out_reason) {
+static ir_value find_blocker(pass_context *c, analysis_constants *known, const analysis_stream *s,
+                             const char **out_reason) {
   for (size_t i = 0; i < s->reader_count; i++) {
     analysis_reader r = s->readers[i];
     *out_reason = "reads the mean of the stream";
@@ -24,13 +28,16 @@ static ir_value find_blocker(pass_context *c, analysis_constants *known, const a
     if (w.user.id) return w.user; /* a number that is added to every element */
     if (ir_is(c->m, w.value, IR_LINEAR)) {
       ir_value bias = ir_operand(c->m, w.value, 2);
-      if (!analysis_is_constant(known, ir_operand(c->m, w.value, 1)) || (bias.id && !analysis_is_constant(known, bias))) return w.value;
-    } else if (!ir_is(c->m, w.value, IR_EMBED)) return w.value;
+      if (!analysis_is_constant(known, ir_operand(c->m, w.value, 1)) || (bias.id && !analysis_is_constant(known, bias)))
+        return w.value;
+    } else if (!ir_is(c->m, w.value, IR_EMBED))
+      return w.value;
   }
   return IR_NONE;
 }
 
-/* Streams that will be centred, as a set of their writers: a weight may be centred where all its readers are in the set. */
+/* Streams that will be centred, as a set of their writers: a weight may be centred where all its readers are in the
+ * set. */
 typedef struct centring {
   analysis_constants known;
   uint8_t *is_writer; /* by value id */
@@ -71,13 +78,17 @@ static void relax_reader(pass_context *c, ir_value v) {
   ir_value x = ir_operand(m, v, 0), fresh = IR_NONE;
   ir_attr eps = {IR_ATTR_EPS, {.f = 0}};
   if (ir_op_accepts(ir_opcode_of(m, v), IR_ATTR_EPS, NULL)) eps.u.f = ir_eps(m, v);
-  if (ir_is(m, v, IR_CENTER)) fresh = x;
-  else if (ir_is(m, v, IR_INV_STD)) fresh = ir_build(&b, IR_INV_RMS, &x, 1, &eps, 1);
+  if (ir_is(m, v, IR_CENTER))
+    fresh = x;
+  else if (ir_is(m, v, IR_INV_STD))
+    fresh = ir_build(&b, IR_INV_RMS, &x, 1, &eps, 1);
   else if (ir_is(m, v, IR_LAYER_NORM)) {
     ir_value normed = ir_build(&b, IR_RMS_NORM, (ir_value[]){x, ir_operand(m, v, 1)}, 2, &eps, 1);
     fresh = IR_BUILD(&b, IR_SHIFT, normed, ir_operand(m, v, 2));
-    diag_remark(c->sink, name, false, ir_loc_of(m, v), "'%s' is an RMS norm: the writers of its stream are centred", pass_label(c, v));
-  } else return;
+    diag_remark(c->sink, name, false, ir_loc_of(m, v), "'%s' is an RMS norm: the writers of its stream are centred",
+                pass_label(c, v));
+  } else
+    return;
   ir_replace_uses(m, v, fresh);
   ir_erase(m, v);
 }
@@ -107,7 +118,8 @@ bool pass_center_writers(pass_context *c) {
   analysis_stream **lists = ARENA_ARRAY(&c->scratch, analysis_stream *, entries + 1);
   size_t *counts = ARENA_ARRAY(&c->scratch, size_t, entries + 1);
   centring t = {analysis_constants_of(c->m, &c->scratch), ARENA_ARRAY(&c->scratch, uint8_t, ir_value_limit(c->m))};
-  for (size_t e = 0; e < entries; e++) total += counts[e] = analysis_streams(c->m, ir_entry_at(c->m, e), &c->scratch, &lists[e]);
+  for (size_t e = 0; e < entries; e++)
+    total += counts[e] = analysis_streams(c->m, ir_entry_at(c->m, e), &c->scratch, &lists[e]);
   const analysis_stream **list = ARENA_ARRAY(&c->scratch, const analysis_stream *, total + 1);
   for (size_t e = 0; e < entries; e++)
     for (size_t i = 0; i < counts[e]; i++) {

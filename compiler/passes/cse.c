@@ -1,5 +1,5 @@
-/* cse.c - equal pure ops become the first of them: same op, operands, attributes and type. Never state, params, gates or probes; consts that hold the same
-   bits or name the same tensor are equal whatever they are called. */
+/* cse.c - equal pure ops become the first of them: same op, operands, attributes and type. Never state, params, gates
+   or probes; consts that hold the same bits or name the same tensor are equal whatever they are called. */
 #include "compiler/passes/passes_priv.h"
 
 #include <string.h>
@@ -21,7 +21,9 @@ static uint64_t mix_bytes(uint64_t h, const void *data, size_t n) {
 }
 
 /* The name of a const says nothing about its value. */
-static bool counts(const ir_module *m, ir_value v, ir_attr_key key) { return !(ir_is(m, v, IR_CONST) && key == IR_ATTR_NAME); }
+static bool counts(const ir_module *m, ir_value v, ir_attr_key key) {
+  return !(ir_is(m, v, IR_CONST) && key == IR_ATTR_NAME);
+}
 
 static uint64_t hash_attr(uint64_t h, ir_attr a) {
   h = mix(h, (uint64_t)a.key);

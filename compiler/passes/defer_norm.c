@@ -1,7 +1,7 @@
-/* defer_norm.c - live norms that only linears read (tapernorm.md 5): the gain goes into the readers, the division after their products.
-     rms_norm:   y = (x D_gamma W) / r + b          the bias is not divided
-     layer_norm: y = (x P D_gamma W) / sigma + (b + beta W)
-   The statistic is an op of its own (inv_rms, inv_std), so that it can be computed while the products are. */
+/* defer_norm.c - live norms that only linears read (tapernorm.md 5): the gain goes into the readers, the division after
+   their products. rms_norm:   y = (x D_gamma W) / r + b          the bias is not divided layer_norm: y = (x P D_gamma
+   W) / sigma + (b + beta W) The statistic is an op of its own (inv_rms, inv_std), so that it can be computed while the
+   products are. */
 #include "compiler/passes/passes_priv.h"
 
 static const char name[] = "defer-norm";
@@ -27,7 +27,8 @@ static ir_value statistic_of(pass_context *c, const deferral *d, ir_value norm) 
   return ir_build(&b, op, &x, 1, &eps, 1);
 }
 
-static void defer_reader(pass_context *c, ir_value norm, ir_value statistic_value, ir_value linear, pass_fold_reader *out) {
+static void defer_reader(pass_context *c, ir_value norm, ir_value statistic_value, ir_value linear,
+                         pass_fold_reader *out) {
   ir_module *m = c->m;
   bool is_layer = ir_is(m, norm, IR_LAYER_NORM);
   ir_value w = ir_operand(m, linear, 1), b = ir_operand(m, linear, 2);
@@ -59,7 +60,8 @@ static void visit(pass_context *c, deferral *d, ir_value norm) {
   }
   if (n == 0) return;
   if (reason) {
-    diag_remark(c->sink, name, true, ir_loc_of(c->m, norm), "'%s' stays before its readers: %s %s", pass_label(c, norm), pass_place(c, blocker), reason);
+    diag_remark(c->sink, name, true, ir_loc_of(c->m, norm), "'%s' stays before its readers: %s %s", pass_label(c, norm),
+                pass_place(c, blocker), reason);
     return;
   }
   ir_value s = statistic_of(c, d, norm);

@@ -1,5 +1,5 @@
-/* detect_disabled.c - rms_norm and layer_norm whose eps drowns the variance are constant gains, weight / sqrt(eps) (FakeLN checkpoints,
-   tapernorm.md 6). Centring and beta stay. Found by eps, never by names. */
+/* detect_disabled.c - rms_norm and layer_norm whose eps drowns the variance are constant gains, weight / sqrt(eps)
+   (FakeLN checkpoints, tapernorm.md 6). Centring and beta stay. Found by eps, never by names. */
 #include "compiler/passes/passes_priv.h"
 
 #define DISABLED_FROM 1e10
@@ -33,10 +33,12 @@ static void visit(pass_context *c, ir_value v) {
   text_put_double(&value, eps);
   const char *label = pass_label(c, v), *shown = value.data ? value.data : "?";
   if (eps < DISABLED_FROM) {
-    diag_remark(c->sink, name, true, ir_loc_of(c->m, v), "'%s' has eps %s: large, but not large enough (1e10) to be read as a constant gain", label, shown);
+    diag_remark(c->sink, name, true, ir_loc_of(c->m, v),
+                "'%s' has eps %s: large, but not large enough (1e10) to be read as a constant gain", label, shown);
   } else {
     ir_value fresh = build_gain(c, v, eps);
-    diag_remark(c->sink, name, false, ir_loc_of(c->m, v), "'%s' is a constant gain, weight / sqrt(eps): its eps is %s", label, shown);
+    diag_remark(c->sink, name, false, ir_loc_of(c->m, v), "'%s' is a constant gain, weight / sqrt(eps): its eps is %s",
+                label, shown);
     ir_replace_uses(c->m, v, fresh);
     ir_erase(c->m, v);
     c->changed = true;

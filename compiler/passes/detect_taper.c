@@ -1,5 +1,5 @@
-/* detect_taper.c - taper norms whose gate is exactly 0 become what is left of them, scale | center + scale + shift; at exactly 1 they become live norms
-   (tapernorm.md 1). A gate between keeps its norms as they are, with a warning. */
+/* detect_taper.c - taper norms whose gate is exactly 0 become what is left of them, scale | center + scale + shift; at
+   exactly 1 they become live norms (tapernorm.md 1). A gate between keeps its norms as they are, with a warning. */
 #include "compiler/analysis/taper_gates.h"
 #include "compiler/passes/passes_priv.h"
 
@@ -12,14 +12,15 @@ typedef struct taper_operands {
 
 static taper_operands operands_of(const ir_module *m, ir_value v) {
   bool is_layer = ir_is(m, v, IR_TAPER_LAYER_NORM);
-  return (taper_operands){ir_operand(m, v, 0), ir_operand(m, v, 1), is_layer ? ir_operand(m, v, 2) : IR_NONE, ir_operand(m, v, 2 + is_layer),
-                          ir_operand(m, v, 3 + is_layer)};
+  return (taper_operands){ir_operand(m, v, 0), ir_operand(m, v, 1), is_layer ? ir_operand(m, v, 2) : IR_NONE,
+                          ir_operand(m, v, 2 + is_layer), ir_operand(m, v, 3 + is_layer)};
 }
 
 /* x c gammat, or (x - mean) c gammat + beta. */
 static ir_value build_zero(pass_context *c, ir_value v, taper_operands o) {
   ir_builder b = pass_builder(c, v);
-  ir_value gain = analysis_is_splat(c->m, o.taper_c, 1) ? o.taper_weight : pass_expr_binary(c, v, IR_MUL, o.taper_weight, o.taper_c);
+  ir_value gain = analysis_is_splat(c->m, o.taper_c, 1) ? o.taper_weight
+                                                        : pass_expr_binary(c, v, IR_MUL, o.taper_weight, o.taper_c);
   if (!o.bias.id) return IR_BUILD(&b, IR_SCALE, o.x, gain);
   ir_value centered = IR_BUILD(&b, IR_CENTER, o.x);
   ir_value scaled = IR_BUILD(&b, IR_SCALE, centered, gain);
@@ -39,7 +40,10 @@ static void rewrite(pass_context *c, const taper_norm *t) {
   bool zero = t->state == TAPER_AT_ZERO;
   ir_value fresh = zero ? build_zero(c, t->norm, o) : build_one(c, t->norm, o);
   diag_remark(c->sink, name, false, ir_loc_of(c->m, t->norm), "'%s' is %s: gate '%s' is %s", label,
-              !zero ? "a live norm" : o.bias.id ? "a center, a scale and a shift" : "a scale", gate, zero ? "0" : "1");
+              !zero       ? "a live norm"
+              : o.bias.id ? "a center, a scale and a shift"
+                          : "a scale",
+              gate, zero ? "0" : "1");
   ir_replace_uses(c->m, t->norm, fresh);
   ir_erase(c->m, t->norm);
   c->changed = true;
@@ -53,7 +57,8 @@ static void warn_open(pass_context *c, const taper_norm *norms, size_t n, size_t
   text_put_double(&value, norms[first].value);
   diag_report(c->sink, DC_PASS_GATE_OPEN, ir_loc_of(c->m, norms[first].norm),
               "gate '%s' is %s, so '%s' stays live with both branches; only a gate of exactly 0 removes a norm",
-              analysis_gate_name(c->m, norms[first].gate, &c->scratch), value.data ? value.data : "?", pass_label(c, norms[first].norm));
+              analysis_gate_name(c->m, norms[first].gate, &c->scratch), value.data ? value.data : "?",
+              pass_label(c, norms[first].norm));
   for (size_t i = first + 1; i < n; i++)
     if (norms[i].state == TAPER_OPEN && ir_same(norms[i].gate, norms[first].gate))
       diag_note(c->sink, ir_loc_of(c->m, norms[i].norm), "'%s' stays live too", pass_label(c, norms[i].norm));
@@ -68,8 +73,9 @@ static void refuse(pass_context *c, const taper_norm *t) {
   }
   text value = {0};
   text_put_double(&value, t->value);
-  diag_report(c->sink, DC_PASS_GATE_RANGE, ir_loc_of(c->m, t->norm), "gate '%s' of '%s' is %s, not a number from 0 to 1; give a value with --gate %s=...",
-              gate, label, value.data ? value.data : "?", gate);
+  diag_report(c->sink, DC_PASS_GATE_RANGE, ir_loc_of(c->m, t->norm),
+              "gate '%s' of '%s' is %s, not a number from 0 to 1; give a value with --gate %s=...", gate, label,
+              value.data ? value.data : "?", gate);
   text_free(&value);
 }
 
@@ -77,13 +83,15 @@ bool pass_detect_taper(pass_context *c) {
   taper_norm *norms;
   size_t n = analysis_taper_norms(c->m, &c->scratch, &norms);
   bool fine = true;
-  for (size_t i = 0; i < n; i++)
-    switch (norms[i].state) {
+  for (size_t i = 0; i < n; i++) switch (norms[i].state) {
     case TAPER_AT_ZERO:
     case TAPER_AT_ONE: rewrite(c, &norms[i]); break;
     case TAPER_OPEN: warn_open(c, norms, n, i); break;
     case TAPER_UNKNOWN:
-    case TAPER_WRONG: refuse(c, &norms[i]); fine = false; break;
+    case TAPER_WRONG:
+      refuse(c, &norms[i]);
+      fine = false;
+      break;
     }
   return fine;
 }

@@ -18,8 +18,10 @@ bool pass_attr_equal(ir_attr a, ir_attr b) {
   return a.u.floats.n == b.u.floats.n && memcmp(a.u.floats.data, b.u.floats.data, a.u.floats.n * sizeof(double)) == 0;
 }
 
-static bool is_same_op(const ir_module *m, ir_value v, ir_opcode op, const ir_value *operands, size_t n, const ir_attr *attrs, size_t attr_count) {
-  if (!ir_is(m, v, op) || ir_region_of(m, v).id != IR_GLOBALS.id || ir_operand_count(m, v) != n || ir_attr_count(m, v) != attr_count)
+static bool is_same_op(const ir_module *m, ir_value v, ir_opcode op, const ir_value *operands, size_t n,
+                       const ir_attr *attrs, size_t attr_count) {
+  if (!ir_is(m, v, op) || ir_region_of(m, v).id != IR_GLOBALS.id || ir_operand_count(m, v) != n ||
+      ir_attr_count(m, v) != attr_count)
     return false;
   for (size_t i = 0; i < n; i++)
     if (!ir_same(ir_operand(m, v, i), operands[i])) return false;
@@ -28,7 +30,8 @@ static bool is_same_op(const ir_module *m, ir_value v, ir_opcode op, const ir_va
   return true;
 }
 
-ir_value pass_expr(pass_context *c, ir_value at, ir_opcode op, const ir_value *operands, size_t n, const ir_attr *attrs, size_t attr_count) {
+ir_value pass_expr(pass_context *c, ir_value at, ir_opcode op, const ir_value *operands, size_t n, const ir_attr *attrs,
+                   size_t attr_count) {
   ir_value *users;
   size_t count = ir_users(c->m, operands[0], &c->scratch, &users);
   for (size_t i = 0; i < count; i++)
@@ -38,7 +41,8 @@ ir_value pass_expr(pass_context *c, ir_value at, ir_opcode op, const ir_value *o
   return ir_build(&b, op, operands, n, attrs, attr_count);
 }
 
-static ir_value expr_axis(pass_context *c, ir_value at, ir_opcode op, const ir_value *operands, size_t n, int64_t axis) {
+static ir_value expr_axis(pass_context *c, ir_value at, ir_opcode op, const ir_value *operands, size_t n,
+                          int64_t axis) {
   ir_attr attr = {IR_ATTR_AXIS, {.i = axis}};
   return pass_expr(c, at, op, operands, n, &attr, axis == -1 ? 0 : 1); /* -1 is the default and is not written */
 }
@@ -48,7 +52,9 @@ ir_value pass_expr_scale(pass_context *c, ir_value at, ir_value w, ir_value by, 
   return expr_axis(c, at, IR_SCALE, (ir_value[]){w, by}, 2, axis);
 }
 
-ir_value pass_expr_center(pass_context *c, ir_value at, ir_value w, int64_t axis) { return expr_axis(c, at, IR_CENTER, &w, 1, axis); }
+ir_value pass_expr_center(pass_context *c, ir_value at, ir_value w, int64_t axis) {
+  return expr_axis(c, at, IR_CENTER, &w, 1, axis);
+}
 
 ir_value pass_expr_binary(pass_context *c, ir_value at, ir_opcode op, ir_value a, ir_value b) {
   return pass_expr(c, at, op, (ir_value[]){a, b}, 2, NULL, 0);
@@ -64,7 +70,8 @@ ir_value pass_splat(pass_context *c, ir_value at, ir_type type, double value) {
   for (ir_value v = ir_first(c->m, IR_GLOBALS); v.id; v = ir_next(c->m, v)) {
     size_t n;
     const double *at_value = ir_is(c->m, v, IR_CONST) ? ir_attr_floats(c->m, v, IR_ATTR_VALUE, &n) : NULL;
-    if (at_value && n == 1 && !ir_name_of(c->m, v) && at_value[0] == value && ir_type_equal(ir_type_of(c->m, v), type)) return v;
+    if (at_value && n == 1 && !ir_name_of(c->m, v) && at_value[0] == value && ir_type_equal(ir_type_of(c->m, v), type))
+      return v;
   }
   ir_builder b = {c->m, IR_GLOBALS, IR_NONE, ir_loc_of(c->m, at), NULL};
   return ir_build_const(&b, type, &value, 1);

@@ -6,7 +6,8 @@ bool pass_is_tied(pass_context *c, ir_value weight) { return analysis_read_by(c-
 const char *pass_why_not_foldable(pass_context *c, analysis_constants *known, analysis_reader r, bool untie) {
   if (!ir_is(c->m, r.op, IR_LINEAR) || r.operand != 0 || r.again) return "is not linear";
   ir_value weight = ir_operand(c->m, r.op, 1), bias = ir_operand(c->m, r.op, 2);
-  if (!analysis_is_constant(known, weight) || (bias.id && !analysis_is_constant(known, bias))) return "has weights that are no constants";
+  if (!analysis_is_constant(known, weight) || (bias.id && !analysis_is_constant(known, bias)))
+    return "has weights that are no constants";
   if (untie || !pass_is_tied(c, weight)) return NULL;
   return arena_printf(&c->scratch, "has the table '%s' as its weight, which an embed reads too", pass_label(c, weight));
 }
@@ -34,15 +35,19 @@ pass_fold_record *pass_fold_new(pass_context *c, pass_folds *f, ir_value norm, s
 }
 
 /* y = link(...(x)) in W y + b: the links are taken into W and b from the last to the first. */
-static void fold_reader(pass_context *c, analysis_constants *known, ir_value link, ir_value linear, pass_fold_reader *out) {
+static void fold_reader(pass_context *c, analysis_constants *known, ir_value link, ir_value linear,
+                        pass_fold_reader *out) {
   ir_module *m = c->m;
   ir_value w = ir_operand(m, linear, 1), b = ir_operand(m, linear, 2), x = link;
   out->op = linear;
   out->old_weight = w;
   for (ir_value v = link; pass_is_link(c, known, v); v = analysis_behind(m, x)) {
-    if (ir_is(m, v, IR_SHIFT)) b = pass_expr_bias(c, linear, b, w, ir_operand(m, v, 1));
-    else if (ir_is(m, v, IR_SCALE)) w = pass_expr_scale(c, linear, w, ir_operand(m, v, 1), -1);
-    else w = pass_expr_center(c, linear, w, -1);
+    if (ir_is(m, v, IR_SHIFT))
+      b = pass_expr_bias(c, linear, b, w, ir_operand(m, v, 1));
+    else if (ir_is(m, v, IR_SCALE))
+      w = pass_expr_scale(c, linear, w, ir_operand(m, v, 1), -1);
+    else
+      w = pass_expr_center(c, linear, w, -1);
     x = ir_operand(m, v, 0);
   }
   ir_set_operand(m, linear, 0, x);
@@ -52,7 +57,8 @@ static void fold_reader(pass_context *c, analysis_constants *known, ir_value lin
   c->changed = true;
 }
 
-void pass_fold_chain(pass_context *c, analysis_constants *known, pass_folds *f, ir_value link, const analysis_reader *readers, size_t n) {
+void pass_fold_chain(pass_context *c, analysis_constants *known, pass_folds *f, ir_value link,
+                     const analysis_reader *readers, size_t n) {
   pass_fold_record *record = pass_fold_new(c, f, link, n);
   for (size_t i = 0; i < n; i++) fold_reader(c, known, link, readers[i].op, &record->readers[record->count++]);
 }
@@ -74,9 +80,10 @@ static void put_copy(pass_context *c, const pass_fold_reader *r, ir_value *first
   bool another = first->id && !seen;
   if (!first->id) *first = r->new_weight;
   if (seen || (!other.id && !another)) return;
-  long long bytes = (long long)ir_elements(ir_type_of(c->m, r->new_weight)) * (long long)ir_dtype_size(ir_type_of(c->m, r->new_weight).dtype);
-  text_printf(out, "; '%s' is copied (%lld bytes): %s reads it too", pass_label(c, analysis_leaf(c->m, r->old_weight)), bytes,
-              other.id ? pass_place(c, other) : "another linear");
+  long long bytes = (long long)ir_elements(ir_type_of(c->m, r->new_weight)) *
+                    (long long)ir_dtype_size(ir_type_of(c->m, r->new_weight).dtype);
+  text_printf(out, "; '%s' is copied (%lld bytes): %s reads it too", pass_label(c, analysis_leaf(c->m, r->old_weight)),
+              bytes, other.id ? pass_place(c, other) : "another linear");
 }
 
 void pass_fold_report(pass_context *c, pass_folds *f) {
@@ -87,8 +94,8 @@ void pass_fold_report(pass_context *c, pass_folds *f) {
       text_printf(&readers, "%s%s", i ? ", " : "", pass_short_label(c, r->readers[i].op, r->name));
       put_copy(c, &r->readers[i], first_new, &copies);
     }
-    diag_remark(c->sink, f->pass, false, r->loc, "'%s' into %s%s%s", r->name, readers.data ? readers.data : "nothing", f->suffix,
-                copies.data ? copies.data : "");
+    diag_remark(c->sink, f->pass, false, r->loc, "'%s' into %s%s%s", r->name, readers.data ? readers.data : "nothing",
+                f->suffix, copies.data ? copies.data : "");
     text_free(&readers);
     text_free(&copies);
   }

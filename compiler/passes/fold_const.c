@@ -1,5 +1,6 @@
-/* fold_const.c - constant expressions that the entries use are evaluated wholly in fp64 and rounded once to their type; symbolic ones stay. Also what has become
-   trivial in the entries: scales by ones, shifts by zeros, slices of everything. */
+/* fold_const.c - constant expressions that the entries use are evaluated wholly in fp64 and rounded once to their type;
+   symbolic ones stay. Also what has become trivial in the entries: scales by ones, shifts by zeros, slices of
+   everything. */
 #include "compiler/ir/eval.h"
 #include "compiler/passes/passes_priv.h"
 
@@ -38,7 +39,8 @@ static void find_targets(pass_context *c, folding *f) {
   for (ir_value v = ir_first(m, IR_GLOBALS); v.id; v = ir_next(m, v)) {
     f->symbolic[v.id] = ir_is_symbolic(m, v);
     for (size_t i = 0; i < ir_operand_count(m, v); i++) f->symbolic[v.id] |= f->symbolic[ir_operand(m, v, i).id];
-    bool foldable = is_expression(m, v) && !f->symbolic[v.id] && analysis_is_constant(&f->known, v) && ir_type_of(m, v).dtype == IR_F32;
+    bool foldable = is_expression(m, v) && !f->symbolic[v.id] && analysis_is_constant(&f->known, v) &&
+                    ir_type_of(m, v).dtype == IR_F32;
     if (foldable && entry_user(c, v).id) f->targets[f->count++] = v;
   }
   for (size_t i = 0; i < f->count; i++) f->needed[f->targets[i].id] = 1;
@@ -55,11 +57,13 @@ static bool check_leaf(pass_context *c, ir_value leaf) {
   for (int64_t i = 0; read && i < n; i++) bad += !isfinite(values[i]);
   free(values);
   if (!read)
-    diag_report(c->sink, DC_PASS_EVAL, ir_loc_of(c->m, leaf), "'%s': its %lld elements do not fit into memory", pass_label(c, leaf), (long long)n);
+    diag_report(c->sink, DC_PASS_EVAL, ir_loc_of(c->m, leaf), "'%s': its %lld elements do not fit into memory",
+                pass_label(c, leaf), (long long)n);
   if (bad)
-    diag_report(c->sink, DC_PASS_NONFINITE, ir_loc_of(c->m, leaf),
-                "tensor '%s': %lld of %lld values are NaN or Inf, so it cannot be folded; --fold=none runs the model as it is", pass_label(c, leaf),
-                bad, (long long)n);
+    diag_report(
+        c->sink, DC_PASS_NONFINITE, ir_loc_of(c->m, leaf),
+        "tensor '%s': %lld of %lld values are NaN or Inf, so it cannot be folded; --fold=none runs the model as it is",
+        pass_label(c, leaf), bad, (long long)n);
   return read && !bad;
 }
 
@@ -106,8 +110,9 @@ static ir_value evaluate(pass_context *c, ir_value v) {
   ir_value result = IR_NONE;
   long long overflow = round_all(&t, (size_t)ir_elements(ir_type_of(c->m, v)));
   if (overflow && !c->options->allow_nonfinite)
-    diag_report(c->sink, DC_PASS_OVERFLOW, ir_loc_of(c->m, v), "folding '%s': %lld values leave the range of %s; --fold=explicit keeps the scale apart",
-                label, overflow, ir_dtype_name(ir_type_of(c->m, v).dtype));
+    diag_report(c->sink, DC_PASS_OVERFLOW, ir_loc_of(c->m, v),
+                "folding '%s': %lld values leave the range of %s; --fold=explicit keeps the scale apart", label,
+                overflow, ir_dtype_name(ir_type_of(c->m, v).dtype));
   else if (!(result = build_result(c, v, &t)).id)
     diag_report(c->sink, DC_PASS_EVAL, ir_loc_of(c->m, v), "folding '%s': no memory for the result", label);
   ir_tensor_free(&t);
@@ -176,10 +181,14 @@ static void name_results(pass_context *c, const folding *f) {
 static ir_value same_as(const ir_module *m, ir_value v) {
   ir_value x = ir_operand(m, v, 0);
   bool whole = false;
-  if (ir_is(m, v, IR_SCALE)) whole = analysis_is_splat(m, ir_operand(m, v, 1), 1);
-  else if (ir_is(m, v, IR_SHIFT)) whole = analysis_is_splat(m, ir_operand(m, v, 1), 0);
-  else if (ir_is(m, v, IR_SLICE)) whole = ir_type_equal(ir_type_of(m, v), ir_type_of(m, x));
-  else if (ir_is(m, v, IR_NEG) && ir_is(m, x, IR_NEG)) return ir_operand(m, x, 0);
+  if (ir_is(m, v, IR_SCALE))
+    whole = analysis_is_splat(m, ir_operand(m, v, 1), 1);
+  else if (ir_is(m, v, IR_SHIFT))
+    whole = analysis_is_splat(m, ir_operand(m, v, 1), 0);
+  else if (ir_is(m, v, IR_SLICE))
+    whole = ir_type_equal(ir_type_of(m, v), ir_type_of(m, x));
+  else if (ir_is(m, v, IR_NEG) && ir_is(m, x, IR_NEG))
+    return ir_operand(m, x, 0);
   return whole ? x : IR_NONE;
 }
 

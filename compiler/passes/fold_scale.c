@@ -5,14 +5,14 @@
 static const char name[] = "fold-scale";
 
 /* Readers that are no links themselves; *out_blocker is the first that is no foldable linear. */
-static size_t own_readers(pass_context *c, analysis_constants *known, ir_value link, analysis_reader **out, analysis_reader *out_blocker,
-                          const char **out_reason) {
+static size_t own_readers(pass_context *c, analysis_constants *known, ir_value link, analysis_reader **out,
+                          analysis_reader *out_blocker, const char **out_reason) {
   analysis_reader *all;
   size_t n = analysis_readers(c->m, link, &c->scratch, &all, NULL), count = 0;
   *out = ARENA_ARRAY(&c->scratch, analysis_reader, n + 1);
   *out_reason = NULL;
   for (size_t i = 0; i < n; i++) {
-    if (all[i].operand == 0 && !all[i].again && pass_is_link(c, known, all[i].op)) continue;
+    if (pass_is_link(c, known, all[i].op)) continue;
     (*out)[count++] = all[i];
     const char *reason = *out_reason ? NULL : pass_why_not_foldable(c, known, all[i], false);
     if (!reason) continue;
@@ -28,8 +28,8 @@ static void fold_link(pass_context *c, analysis_constants *known, pass_folds *f,
   size_t n = own_readers(c, known, link, &readers, &blocker, &reason);
   if (n == 0) return;
   if (reason) {
-    diag_remark(c->sink, name, true, ir_loc_of(c->m, link), "'%s' stays an op of its own: its reader %s %s", pass_label(c, link),
-                pass_place(c, blocker.op), reason);
+    diag_remark(c->sink, name, true, ir_loc_of(c->m, link), "'%s' stays an op of its own: its reader %s %s",
+                pass_label(c, link), pass_place(c, blocker.op), reason);
     return;
   }
   pass_fold_chain(c, known, f, link, readers, n);

@@ -1,13 +1,17 @@
-/* fuse_final_scale.c - the last norm's scale before a head whose weight is the embedding's table. The shared table is never scaled in place: the
-   chain stays at the head's input, where the head's input load computes it; --untie writes a head of its own and says what it costs. */
+/* fuse_final_scale.c - the last norm's scale before a head whose weight is the embedding's table. The shared table is
+   never scaled in place: the chain stays at the head's input, where the head's input load computes it; --untie writes a
+   head of its own and says what it costs. */
 #include "compiler/passes/passes_priv.h"
 
 static const char name[] = "fuse-final-scale";
 
-static bool is_tied_head(pass_context *c, ir_value v) { return ir_is(c->m, v, IR_LINEAR) && pass_is_tied(c, ir_operand(c->m, v, 1)); }
+static bool is_tied_head(pass_context *c, ir_value v) {
+  return ir_is(c->m, v, IR_LINEAR) && pass_is_tied(c, ir_operand(c->m, v, 1));
+}
 
 /* Every reader of the chain's end is a linear that may be folded when its weight is untied. */
-static bool all_foldable(pass_context *c, analysis_constants *known, ir_value link, analysis_reader **out, size_t *out_n) {
+static bool all_foldable(pass_context *c, analysis_constants *known, ir_value link, analysis_reader **out,
+                         size_t *out_n) {
   *out_n = analysis_readers(c->m, link, &c->scratch, out, NULL);
   for (size_t i = 0; i < *out_n; i++)
     if (pass_why_not_foldable(c, known, (*out)[i], true)) return false;
@@ -26,8 +30,8 @@ static void visit_head(pass_context *c, analysis_constants *known, pass_folds *f
   size_t n;
   if (!pass_is_link(c, known, x)) {
     if (c->options->untie && !is_left_to_defer_norm(c, x))
-      diag_report(c->sink, DC_PASS_OPTION_UNUSED, ir_loc_of(c->m, head), "--untie: '%s' stays tied to '%s', since no scale stands before it",
-                  pass_label(c, head), table);
+      diag_report(c->sink, DC_PASS_OPTION_UNUSED, ir_loc_of(c->m, head),
+                  "--untie: '%s' stays tied to '%s', since no scale stands before it", pass_label(c, head), table);
     return;
   }
   if (c->options->untie && all_foldable(c, known, x, &readers, &n)) {
@@ -35,8 +39,9 @@ static void visit_head(pass_context *c, analysis_constants *known, pass_folds *f
     pass_erase_chain(c, x);
     return;
   }
-  diag_remark(c->sink, name, c->options->untie, ir_loc_of(c->m, x), "'%s' is computed as '%s' loads its input: '%s' is the embedding's table too%s",
-              pass_label(c, x), pass_label(c, head), table, c->options->untie ? ", and another reader blocks --untie" : "");
+  diag_remark(c->sink, name, c->options->untie, ir_loc_of(c->m, x),
+              "'%s' is computed as '%s' loads its input: '%s' is the embedding's table too%s", pass_label(c, x),
+              pass_label(c, head), table, c->options->untie ? ", and another reader blocks --untie" : "");
 }
 
 bool pass_fuse_final_scale(pass_context *c) {

@@ -57,8 +57,8 @@ static size_t op_count(const ir_module *m) {
 }
 
 static void report_time(text *report, const char *name, uint64_t us, size_t ops) {
-  text_printf(report, "%8llu.%03llu ms  %8zu ops  %s\n", (unsigned long long)(us / 1000), (unsigned long long)(us % 1000), ops,
-              name);
+  text_printf(report, "%8llu.%03llu ms  %8zu ops  %s\n", (unsigned long long)(us / 1000),
+              (unsigned long long)(us % 1000), ops, name);
 }
 
 static bool selects(const char *choice, const char *name) {
@@ -77,8 +77,9 @@ static void save_before(diag_sink *sink, const char *pass, const text *before) {
   FILE *f = fopen(path, "wb");
   bool written = f && before->data && fwrite(before->data, 1, before->size, f) == before->size;
   if (f && fclose(f) != 0) written = false;
-  diag_report(sink, DC_BUG, (diag_loc){0}, "pass '%s' broke the module: a defect of taperc, please report it; %s%s", pass,
-              written ? "the IR before the pass is in " : "the IR before the pass could not be written to ", path);
+  diag_report(sink, DC_BUG, (diag_loc){0}, "pass '%s' broke the module: a defect of taperc, please report it; %s%s",
+              pass, written ? "the IR before the pass is in " : "the IR before the pass could not be written to ",
+              path);
 }
 
 /* print(parse(print(m))) == print(m)? The difference is reported by its first line. */
@@ -150,10 +151,12 @@ bool pass_run(ir_module *m, diag_sink *sink, const pass_options *options, const 
     if (fine) ir_print(m, &s.before);
   }
   for (size_t i = 0; fine && i < n; i++) fine = run_one(&s, options, list[i]);
-  /* without verify_each the verifier runs once, at the end: the name of the culprit is found by running again with it */
+  /* without verify_each the verifier runs once, at the end: the name of the culprit is found by running again with it
+   */
   if (fine && !s.run->verify_each && n > 0 && !ir_verify(m, sink)) {
     if (s.run->out_bug) *s.run->out_bug = true;
-    diag_report(sink, DC_BUG, (diag_loc){0}, "the passes broke the module: a defect of taperc; run again with --verify-each to see which one");
+    diag_report(sink, DC_BUG, (diag_loc){0},
+                "the passes broke the module: a defect of taperc; run again with --verify-each to see which one");
     fine = false;
   }
   if (s.run->report && s.run->time_passes) {

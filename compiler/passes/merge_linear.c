@@ -1,5 +1,5 @@
-/* merge_linear.c - linears that read one value become one linear over their rows, cut by slices; also in the deferred form, linear, row_scale, shift.
-   A weight that anything else in the entries reads (a tied table) is never merged. */
+/* merge_linear.c - linears that read one value become one linear over their rows, cut by slices; also in the deferred
+   form, linear, row_scale, shift. A weight that anything else in the entries reads (a tied table) is never merged. */
 #include "compiler/passes/passes_priv.h"
 
 #include <stdlib.h>
@@ -24,7 +24,8 @@ typedef struct merging {
 static ir_value only_user(pass_context *c, ir_value v, ir_opcode op) {
   ir_value *users;
   size_t n = ir_users(c->m, v, &c->scratch, &users);
-  bool good = n == 1 && ir_use_count(c->m, v) == 1 && ir_is(c->m, users[0], op) && ir_same(ir_operand(c->m, users[0], 0), v);
+  bool good =
+      n == 1 && ir_use_count(c->m, v) == 1 && ir_is(c->m, users[0], op) && ir_same(ir_operand(c->m, users[0], 0), v);
   return good ? users[0] : IR_NONE;
 }
 
@@ -40,10 +41,13 @@ static bool as_member(pass_context *c, merging *t, ir_value v, member *out) {
   ir_module *m = c->m;
   if (!ir_is(m, v, IR_LINEAR) || v.id >= t->limit) return false;
   ir_value weight = ir_operand(m, v, 1), bias = ir_operand(m, v, 2);
-  if (!analysis_is_constant(&t->known, weight) || !has_one_reader(c, weight) || (bias.id && !analysis_is_constant(&t->known, bias))) return false;
+  if (!analysis_is_constant(&t->known, weight) || !has_one_reader(c, weight) ||
+      (bias.id && !analysis_is_constant(&t->known, bias)))
+    return false;
   ir_value scale = only_user(c, v, IR_ROW_SCALE), shift = scale.id ? only_user(c, scale, IR_SHIFT) : IR_NONE;
   if (shift.id && !analysis_is_constant(&t->known, ir_operand(m, shift, 1))) shift = IR_NONE;
-  *out = (member){.op = {v, scale, shift}, .order = t->order[v.id], .anchor_order = t->order[scale.id ? scale.id : v.id]};
+  *out =
+      (member){.op = {v, scale, shift}, .order = t->order[v.id], .anchor_order = t->order[scale.id ? scale.id : v.id]};
   if (scale.id) out->statistic = ir_operand(m, scale, 1);
   return true;
 }
@@ -55,7 +59,8 @@ static int compare_members(const void *pa, const void *pb) {
   return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* The rows of all members' operand `operand` of their op `which`; zeros where one has none, nothing where all have none. */
+/* The rows of all members' operand `operand` of their op `which`; zeros where one has none, nothing where all have
+ * none. */
 static ir_value concat_of(pass_context *c, const member *g, size_t n, int which, size_t operand) {
   ir_value *parts = ARENA_ARRAY(&c->scratch, ir_value, n);
   bool any = false;
@@ -97,7 +102,8 @@ static ir_value last_op(const member *g) {
   return g->op[i];
 }
 
-/* The merged ops stand where the earliest member has its row_scale (or linear): x and the statistic are there, and whoever reads a member is behind it. */
+/* The merged ops stand where the earliest member has its row_scale (or linear): x and the statistic are there, and
+ * whoever reads a member is behind it. */
 static const member *anchor_of(const member *g, size_t n) {
   const member *best = g;
   for (size_t k = 1; k < n; k++)
@@ -111,8 +117,10 @@ static void merge(pass_context *c, const member *g, size_t n) {
   ir_value first = g[0].op[LINEAR_OP];
   const char *label = merged_name(c, g, n);
   diag_remark(c->sink, name, false, ir_loc_of(m, first), "%zu linears of one value become '%s'", n, label);
-  ir_value weights = concat_of(c, g, n, LINEAR_OP, 1), biases = concat_of(c, g, n, LINEAR_OP, 2), shifts = concat_of(c, g, n, SHIFT_OP, 1);
-  ir_builder b = {m, ir_region_of(m, first), at->statistic.id ? at->op[SCALE_OP] : at->op[LINEAR_OP], ir_loc_of(m, first), label};
+  ir_value weights = concat_of(c, g, n, LINEAR_OP, 1), biases = concat_of(c, g, n, LINEAR_OP, 2),
+           shifts = concat_of(c, g, n, SHIFT_OP, 1);
+  ir_builder b = {m, ir_region_of(m, first), at->statistic.id ? at->op[SCALE_OP] : at->op[LINEAR_OP],
+                  ir_loc_of(m, first), label};
   ir_value y = ir_build(&b, IR_LINEAR, (ir_value[]){ir_operand(m, at->op[LINEAR_OP], 0), weights, biases}, 3, NULL, 0);
   if (at->statistic.id) y = IR_BUILD(&b, IR_ROW_SCALE, y, at->statistic);
   if (shifts.id) y = IR_BUILD(&b, IR_SHIFT, y, shifts);

@@ -9,18 +9,18 @@ typedef enum pass_norms { NORMS_DEFERRED, NORMS_KERNEL } pass_norms;
 typedef enum pass_fold { FOLD_FULL, FOLD_EXPLICIT, FOLD_NONE } pass_fold;
 
 typedef struct pass_options {
-  int level;             /* 0, 1, 2 */
+  int level; /* 0, 1, 2 */
   pass_norms norms;
   pass_fold fold;
   bool untie, split_scale;
-  bool allow_nonfinite;  /* fold weights that hold NaN or Inf */
+  bool allow_nonfinite; /* fold weights that hold NaN or Inf */
 } pass_options;
 
 typedef struct pass_context {
   ir_module *m;
-  diag_sink *sink;       /* remarks, warnings, refusals */
+  diag_sink *sink; /* remarks, warnings, refusals */
   const pass_options *options;
-  arena scratch;         /* emptied after every pass */
+  arena scratch; /* emptied after every pass */
   bool changed;
 } pass_context;
 
@@ -36,25 +36,27 @@ typedef struct pass_info {
   const char *name;
   pass_fn fn;
   pass_for use;
-  int level;             /* runs in the default pipeline from this -O level on; -1: only when asked for by an option or by name */
+  int level; /* runs in the default pipeline from this -O level on; -1: only when asked for by an option or by name */
   const char *title;
 } pass_info;
 
 const pass_info *pass_find(const char *name);
 size_t pass_count(void);
 const pass_info *pass_at(size_t i);
-/* The default pipeline for options: names in order (into `out`, at most `cap`); returns the count. --norms, --fold, --untie, --split-scale decide here or in
-   the pass, in one place each. */
+/* The default pipeline for options: names in order (into `out`, at most `cap`); returns the count. --norms, --fold,
+   --untie, --split-scale decide here or in the pass, in one place each. */
 size_t pass_pipeline(const pass_options *options, pass_for use, const pass_info **out, size_t cap);
 
 typedef struct pass_run_options {
-  bool verify_each;      /* verify, and check print(parse(print)) == print, after every pass */
-  bool time_passes;      /* a table on `report` */
+  bool verify_each;                       /* verify, and check print(parse(print)) == print, after every pass */
+  bool time_passes;                       /* a table on `report` */
   const char *print_before, *print_after; /* pass name or "all" */
-  text *report;          /* where printed IR and times go */
-  bool *out_bug;         /* may be NULL; set to true when a pass broke the module: the tool's fault (exit 70), not the input's */
+  text *report;                           /* where printed IR and times go */
+  bool
+      *out_bug; /* may be NULL; set to true when a pass broke the module: the tool's fault (exit 70), not the input's */
 } pass_run_options;
-/* Runs the passes in order. A verifier failure is a compiler bug: the IR before the pass is written to a file, both are named; returns false. */
+/* Runs the passes in order. A verifier failure is a compiler bug: the IR before the pass is written to a file, both are
+ * named; returns false. */
 bool pass_run(ir_module *m, diag_sink *sink, const pass_options *options, const pass_info *const *passes, size_t n,
               const pass_run_options *run);
 

@@ -1,6 +1,7 @@
-/* split_scale.c - with s = sqrt(c gammat) of the last norm, the tied table carries s and the final scale is gone (tapernorm.md 5c, RMS form only): the stream
-   becomes h D_s, so every writer is multiplied by s and every reader's input by 1/s. Legal only when no nonlinear op reads the stream, the final norm is one
-   scale that only tied heads read, and every c gammat is above 0. */
+/* split_scale.c - with s = sqrt(c gammat) of the last norm, the tied table carries s and the final scale is gone
+   (tapernorm.md 5c, RMS form only): the stream becomes h D_s, so every writer is multiplied by s and every reader's
+   input by 1/s. Legal only when no nonlinear op reads the stream, the final norm is one scale that only tied heads
+   read, and every c gammat is above 0. */
 #include "compiler/analysis/stream.h"
 #include "compiler/ir/eval.h"
 #include "compiler/passes/passes_priv.h"
@@ -33,10 +34,13 @@ static bool find_final(pass_context *c, split *s, ir_region entry) {
     if (!ir_is(c->m, v, IR_LINEAR) || !pass_is_tied(c, ir_operand(c->m, v, 1))) continue;
     ir_value x = analysis_behind(c->m, ir_operand(c->m, v, 0));
     s->table = ir_operand(c->m, v, 1);
-    if (!pass_is_link(c, &s->known, x)) return refuse(s, x, "is what the tied head reads, and no scale that is left of a norm");
-    if (!ir_is(c->m, x, IR_SCALE)) return refuse(s, x, "stands before the tied head: only a norm of the RMS form can be split");
+    if (!pass_is_link(c, &s->known, x))
+      return refuse(s, x, "is what the tied head reads, and no scale that is left of a norm");
+    if (!ir_is(c->m, x, IR_SCALE))
+      return refuse(s, x, "stands before the tied head: only a norm of the RMS form can be split");
     ir_value before = analysis_behind(c->m, ir_operand(c->m, x, 0));
-    if (pass_is_link(c, &s->known, before)) return refuse(s, before, "stands before the final scale: only a norm of the RMS form can be split");
+    if (pass_is_link(c, &s->known, before))
+      return refuse(s, before, "stands before the final scale: only a norm of the RMS form can be split");
     s->final = x;
     s->gain = ir_operand(c->m, x, 1);
     return true;
@@ -47,9 +51,11 @@ static bool find_final(pass_context *c, split *s, ir_region entry) {
 static bool check_gain(pass_context *c, split *s) {
   ir_tensor t = {0};
   taper_error error = {0};
-  if (ir_eval_global(c->m, s->gain, &t, &error) != TAPER_OK) return refuse(s, s->final, "has no known gain: weights are needed to see that it is above 0");
+  if (ir_eval_global(c->m, s->gain, &t, &error) != TAPER_OK)
+    return refuse(s, s->final, "has no known gain: weights are needed to see that it is above 0");
   bool fine = true;
-  for (int64_t i = 0; i < ir_elements(ir_type_of(c->m, s->gain)); i++) fine = fine && t.data[i] > 0 && isfinite(t.data[i]);
+  for (int64_t i = 0; i < ir_elements(ir_type_of(c->m, s->gain)); i++)
+    fine = fine && t.data[i] > 0 && isfinite(t.data[i]);
   ir_tensor_free(&t);
   return fine || refuse(s, s->final, "has a gain c * taper_weight that is not above 0 everywhere");
 }
@@ -60,7 +66,8 @@ static bool check_table(pass_context *c, split *s, const analysis_stream *stream
   size_t n = ir_users(c->m, s->table, &c->scratch, &users);
   if (!analysis_is_constant(&s->known, s->table)) return refuse(s, s->table, "is no constant");
   for (size_t i = 0; i < n; i++) {
-    bool fine = ir_is(c->m, users[i], IR_LINEAR) && ir_same(analysis_behind(c->m, ir_operand(c->m, users[i], 0)), s->final);
+    bool fine =
+        ir_is(c->m, users[i], IR_LINEAR) && ir_same(analysis_behind(c->m, ir_operand(c->m, users[i], 0)), s->final);
     for (size_t w = 0; w < stream->writer_count && !fine; w++)
       fine = ir_same(stream->writers[w].value, users[i]) && ir_is(c->m, users[i], IR_EMBED);
     if (!fine) return refuse(s, users[i], "reads the tied table for something else");
@@ -83,7 +90,8 @@ static bool check_stream(pass_context *c, split *s, const analysis_stream *strea
   if (stream->mixed) return refuse(s, s->final, "reads a sum of values of different shapes");
   for (size_t i = 0; i < stream->reader_count; i++) {
     analysis_reader r = stream->readers[i];
-    if (r.operand != 0 || r.again || !(ir_is(m, r.op, IR_LINEAR) || pass_is_link(c, &s->known, r.op)) || ir_is(m, r.op, IR_SHIFT))
+    if (r.operand != 0 || r.again || !(ir_is(m, r.op, IR_LINEAR) || pass_is_link(c, &s->known, r.op)) ||
+        ir_is(m, r.op, IR_SHIFT))
       return refuse(s, r.op, "reads the residual stream and is not linear");
     if (is_tied_head(c, s, r)) return refuse(s, r.op, "is the tied head and reads the stream without the final scale");
   }
@@ -94,8 +102,10 @@ static bool check_stream(pass_context *c, split *s, const analysis_stream *strea
     if (w.user.id) return refuse(s, w.user, "adds a number to the stream");
     bool is_linear = ir_is(m, w.value, IR_LINEAR);
     ir_value bias = is_linear ? ir_operand(m, w.value, 2) : IR_NONE;
-    if (!is_linear && !ir_is(m, w.value, IR_EMBED)) return refuse(s, w.value, "writes the stream and cannot carry the scale");
-    if (!analysis_is_constant(&s->known, ir_operand(m, w.value, 1)) || (bias.id && !analysis_is_constant(&s->known, bias)))
+    if (!is_linear && !ir_is(m, w.value, IR_EMBED))
+      return refuse(s, w.value, "writes the stream and cannot carry the scale");
+    if (!analysis_is_constant(&s->known, ir_operand(m, w.value, 1)) ||
+        (bias.id && !analysis_is_constant(&s->known, bias)))
       return refuse(s, w.value, "has weights that are no constants");
     if (!check_writer_weight(c, s, ir_operand(m, w.value, 1))) return false;
   }
@@ -107,7 +117,8 @@ static bool check_final_readers(pass_context *c, split *s) {
   size_t probes, n = analysis_readers(c->m, s->final, &c->scratch, &readers, &probes);
   if (probes) return refuse(s, s->final, "is looked at by a probe");
   for (size_t i = 0; i < n; i++)
-    if (!is_tied_head(c, s, readers[i])) return refuse(s, readers[i].op, "reads the final scale too and is no tied head");
+    if (!is_tied_head(c, s, readers[i]))
+      return refuse(s, readers[i].op, "reads the final scale too and is no tied head");
   return true;
 }
 
@@ -141,8 +152,9 @@ static void apply(pass_context *c, split *s, const analysis_stream *stream) {
   ir_value root = pass_expr(c, s->final, IR_SQRT, &s->gain, 1, NULL, 0);
   ir_value inverse = pass_expr_binary(c, s->final, IR_DIV, pass_splat(c, s->final, ir_type_of(m, root), 1), root);
   ir_value table = pass_expr_scale(c, s->final, s->table, root, -1), *users;
-  diag_remark(c->sink, name, false, ir_loc_of(m, s->final), "'%s' into '%s', half as the table is looked up and half as it is the head",
-              pass_label(c, s->final), pass_label(c, s->table));
+  diag_remark(c->sink, name, false, ir_loc_of(m, s->final),
+              "'%s' into '%s', half as the table is looked up and half as it is the head", pass_label(c, s->final),
+              pass_label(c, s->table));
   for (size_t i = 0; i < stream->reader_count; i++)
     if (!ir_same(stream->readers[i].op, s->final)) unscale_reader(c, stream->readers[i].op, inverse);
   for (size_t i = 0; i < stream->writer_count; i++) scale_writer(c, stream->writers[i].value, root);
@@ -167,8 +179,9 @@ static void split_entry(pass_context *c, ir_region entry) {
     apply(c, &s, stream);
     return;
   }
-  diag_report(c->sink, DC_PASS_OPTION_UNUSED, s.culprit.id ? ir_loc_of(c->m, s.culprit) : (diag_loc){0}, "--split-scale is not done: %s%s%s",
-              s.culprit.id ? pass_place(c, s.culprit) : "", s.culprit.id ? " " : "", s.reason);
+  diag_report(c->sink, DC_PASS_OPTION_UNUSED, s.culprit.id ? ir_loc_of(c->m, s.culprit) : (diag_loc){0},
+              "--split-scale is not done: %s%s%s", s.culprit.id ? pass_place(c, s.culprit) : "",
+              s.culprit.id ? " " : "", s.reason);
 }
 
 bool pass_split_scale(pass_context *c) {

@@ -1,4 +1,5 @@
-/* pass_graphs.h - small random models for the tests of the passes: every dimension differs, weights are far from 1, structure varies with the seed. */
+/* pass_graphs.h - small random models for the tests of the passes: every dimension differs, weights are far from 1,
+ * structure varies with the seed. */
 #ifndef TESTS_UNIT_PASS_GRAPHS_H
 #define TESTS_UNIT_PASS_GRAPHS_H
 
@@ -15,7 +16,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAPH_VOCAB = 11, GRAPH_D = 6, GRAPH_HEADS = 2, GRAPH_HEAD_DIM = 4, GRAPH_FF = 9, GRAPH_CONTEXT = 7, GRAPH_BATCH = 2, GRAPH_TIME = 5 };
+enum {
+  GRAPH_VOCAB = 11,
+  GRAPH_D = 6,
+  GRAPH_HEADS = 2,
+  GRAPH_HEAD_DIM = 4,
+  GRAPH_FF = 9,
+  GRAPH_CONTEXT = 7,
+  GRAPH_BATCH = 2,
+  GRAPH_TIME = 5
+};
 
 typedef struct graph_options {
   uint64_t seed;
@@ -41,7 +51,8 @@ static inline uint64_t graph_random(graph *g) { /* splitmix64 */
 static inline double graph_uniform(graph *g) { return (double)(graph_random(g) >> 11) * 0x1p-53; }
 static inline bool graph_chance(graph *g, double p) { return graph_uniform(g) < p; }
 
-/* A const of random f32 values in [low, high], either sign where `both`. Large ones get a payload, as weights from files do. */
+/* A const of random f32 values in [low, high], either sign where `both`. Large ones get a payload, as weights from
+ * files do. */
 static inline ir_value graph_const(graph *g, const char *name, ir_type type, double low, double high, bool both) {
   size_t n = (size_t)ir_elements(type);
   float *data = ir_payload_new(g->m, n * sizeof *data);
@@ -56,12 +67,15 @@ static inline ir_value graph_const(graph *g, const char *name, ir_type type, dou
   return v;
 }
 
-static inline ir_value graph_vector(graph *g, const char *name, const char *role, int64_t n, double low, double high, bool both) {
-  return graph_const(g, arena_printf(ir_arena(g->m), "%s.%s", name, role), ir_type_make(IR_F32, 1, &n), low, high, both);
+static inline ir_value graph_vector(graph *g, const char *name, const char *role, int64_t n, double low, double high,
+                                    bool both) {
+  return graph_const(g, arena_printf(ir_arena(g->m), "%s.%s", name, role), ir_type_make(IR_F32, 1, &n), low, high,
+                     both);
 }
 
 static inline ir_value graph_matrix(graph *g, const char *name, int64_t rows, int64_t cols) {
-  return graph_const(g, arena_printf(ir_arena(g->m), "%s.weight", name), ir_type_make(IR_F32, 2, (int64_t[]){rows, cols}), 0, 0.8, true);
+  return graph_const(g, arena_printf(ir_arena(g->m), "%s.weight", name),
+                     ir_type_make(IR_F32, 2, (int64_t[]){rows, cols}), 0, 0.8, true);
 }
 
 static inline void graph_at(graph *g, const char *name) {
@@ -104,7 +118,8 @@ static inline int graph_pick_gate(graph *g) {
 }
 
 static inline ir_value graph_heads(graph *g, const char *name, ir_value h, bool rotate) {
-  ir_value q = graph_attr_op(g, IR_SPLIT_HEADS, graph_linear(g, name, h, GRAPH_HEADS * GRAPH_HEAD_DIM), IR_ATTR_HEADS, GRAPH_HEADS);
+  ir_value q = graph_attr_op(g, IR_SPLIT_HEADS, graph_linear(g, name, h, GRAPH_HEADS * GRAPH_HEAD_DIM), IR_ATTR_HEADS,
+                             GRAPH_HEADS);
   if (rotate && graph_chance(g, 0.3)) { /* q/k norm: rope follows, nothing moves */
     ir_value w = graph_vector(g, name, "norm", GRAPH_HEAD_DIM, 0.5, 2, true);
     q = IR_BUILD(&g->b, IR_RMS_NORM, q, w);
@@ -117,7 +132,8 @@ static inline const char *graph_name(graph *g, int layer, const char *what) {
 }
 
 static inline ir_value graph_attention(graph *g, int layer, ir_value h) {
-  ir_value q = graph_heads(g, graph_name(g, layer, "attn.q"), h, true), k = graph_heads(g, graph_name(g, layer, "attn.k"), h, true);
+  ir_value q = graph_heads(g, graph_name(g, layer, "attn.q"), h, true),
+           k = graph_heads(g, graph_name(g, layer, "attn.k"), h, true);
   ir_value v = graph_heads(g, graph_name(g, layer, "attn.v"), h, false);
   ir_value y = IR_BUILD(&g->b, IR_MERGE_HEADS, IR_BUILD(&g->b, IR_ATTENTION, q, k, v));
   return graph_linear(g, graph_name(g, layer, "attn.o"), y, GRAPH_D);
@@ -128,7 +144,8 @@ static inline ir_value graph_mlp(graph *g, int layer, ir_value h) {
   ir_value y = IR_BUILD(&g->b, IR_MUL, a, graph_linear(g, graph_name(g, layer, "mlp.up"), h, GRAPH_FF));
   ir_value out = graph_linear(g, graph_name(g, layer, "mlp.down"), y, GRAPH_D);
   if (!g->o.no_blockers && graph_chance(g, 0.25)) /* a reader of the norm that is not linear */
-    out = IR_BUILD(&g->b, IR_ADD, out, graph_linear(g, graph_name(g, layer, "mlp.side"), IR_BUILD(&g->b, IR_TANH, h), GRAPH_D));
+    out = IR_BUILD(&g->b, IR_ADD, out,
+                   graph_linear(g, graph_name(g, layer, "mlp.side"), IR_BUILD(&g->b, IR_TANH, h), GRAPH_D));
   return out;
 }
 
@@ -147,7 +164,8 @@ static inline ir_value graph_layer(graph *g, int layer, ir_value x) {
     return IR_BUILD(&g->b, IR_ADD, IR_BUILD(&g->b, IR_ADD, x, a), graph_mlp(g, layer, n));
   }
   x = IR_BUILD(&g->b, IR_ADD, x, a);
-  return IR_BUILD(&g->b, IR_ADD, x, graph_mlp(g, layer, graph_norm(g, graph_name(g, layer, "mlp_norm"), x, graph_pick_gate(g))));
+  return IR_BUILD(&g->b, IR_ADD, x,
+                  graph_mlp(g, layer, graph_norm(g, graph_name(g, layer, "mlp_norm"), x, graph_pick_gate(g))));
 }
 
 static inline ir_value graph_arg(graph *g, const char *name, ir_type type) {
@@ -180,7 +198,8 @@ static inline ir_module *graph_make(graph_options o) {
   graph_begin(&g, o);
   graph_at(&g, "wte");
   ir_value x = IR_BUILD(&g.b, IR_EMBED, g.tokens, g.table);
-  if (graph_chance(&g, 0.4)) x = IR_BUILD(&g.b, IR_ADD, x, IR_BUILD(&g.b, IR_EMBED, g.pos, graph_matrix(&g, "wpe", GRAPH_CONTEXT, GRAPH_D)));
+  if (graph_chance(&g, 0.4))
+    x = IR_BUILD(&g.b, IR_ADD, x, IR_BUILD(&g.b, IR_EMBED, g.pos, graph_matrix(&g, "wpe", GRAPH_CONTEXT, GRAPH_D)));
   int layers = 1 + (int)(graph_random(&g) % 2);
   for (int i = 0; i < layers; i++) x = graph_layer(&g, i, graph_probe(&g, i, x));
   x = graph_norm(&g, "norm", graph_probe(&g, layers, x), o.positive ? 0 : graph_pick_gate(&g));
@@ -211,9 +230,16 @@ static inline void graph_on_probe(void *user, const char *name, const ir_tensor 
 }
 
 static inline outcome graph_run(const ir_module *m) {
-  static const int32_t tokens[GRAPH_BATCH * GRAPH_TIME] = {3, 0, 7, 10, 2, 5, 5, 1, 9, 4}, pos[GRAPH_BATCH] = {0, 2}, len[GRAPH_BATCH] = {5, 5};
+  static const int32_t tokens[GRAPH_BATCH * GRAPH_TIME] = {3, 0, 7, 10, 2, 5, 5, 1, 9, 4}, pos[GRAPH_BATCH] = {0, 2},
+                                            len[GRAPH_BATCH] = {5, 5};
   outcome o = {0};
-  ir_eval_args args = {.batch = GRAPH_BATCH, .time = GRAPH_TIME, .tokens = tokens, .pos = pos, .len = len, .on_probe = graph_on_probe, .user = &o};
+  ir_eval_args args = {.batch = GRAPH_BATCH,
+                       .time = GRAPH_TIME,
+                       .tokens = tokens,
+                       .pos = pos,
+                       .len = len,
+                       .on_probe = graph_on_probe,
+                       .user = &o};
   taper_error error = {0};
   if (ir_eval_entry(m, ir_entry_at(m, 0), &args, &o.logits, 1, &error) != TAPER_OK) fail_msg("%s", error.message);
   return o;

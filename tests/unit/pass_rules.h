@@ -12,7 +12,8 @@
 static const pass_options full = {.level = 2, .norms = NORMS_DEFERRED, .fold = FOLD_FULL};
 
 /* " %name = const {value = [...]} : f32[shape] "name"": numbers in [low, high], either sign where both. */
-static inline void put_const(text *t, graph *g, const char *name, const char *shape, size_t n, double low, double high, bool both) {
+static inline void put_const(text *t, graph *g, const char *name, const char *shape, size_t n, double low, double high,
+                             bool both) {
   text_printf(t, "%%%s = const {value = [", name);
   for (size_t i = 0; i < n; i++) {
     double v = low + (high - low) * graph_uniform(g);
@@ -22,8 +23,8 @@ static inline void put_const(text *t, graph *g, const char *name, const char *sh
   text_printf(t, "]} : f32[%s] \"%s\"\n", shape, name);
 }
 
-/* globals and body in .tir text, beside rows [11,3] (x is their look-up), w and w2 [4,3], o [3,4], b [4], ob [3], gain, taper, root (its square root), beta [3],
-   c [1], and the gates zero, one. */
+/* globals and body in .tir text, beside rows [11,3] (x is their look-up), w and w2 [4,3], o [3,4], b [4], ob [3], gain,
+   taper, root (its square root), beta [3], c [1], and the gates zero, one. */
 static inline ir_module *module_of(const char *globals, const char *body) {
   text t = {0};
   graph g = {.state = 11};
@@ -38,10 +39,14 @@ static inline ir_module *module_of(const char *globals, const char *body) {
   put_const(&t, &g, "taper", "3", 3, 0.3, 3, false);
   put_const(&t, &g, "beta", "3", 3, 0.3, 2, true);
   put_const(&t, &g, "c", "1", 1, 3, 4, false);
-  text_puts(&t, "%wide = const {value = [0.5]} : f32[11,3]\n%ones = const {value = [1]} : f32[3]\n%root = sqrt %taper : f32[3]\n%unroot = div %ones, %root : f32[3]\n");
-  text_puts(&t, "%zero = gate {name = \"removed\", value = [0]} : f32[1]\n%one = gate {name = \"live\", value = [1]} : f32[1]\n");
+  text_puts(&t, "%wide = const {value = [0.5]} : f32[11,3]\n%ones = const {value = [1]} : f32[3]\n%root = sqrt %taper "
+                ": f32[3]\n%unroot = div %ones, %root : f32[3]\n");
+  text_puts(
+      &t,
+      "%zero = gate {name = \"removed\", value = [0]} : f32[1]\n%one = gate {name = \"live\", value = [1]} : f32[1]\n");
   text_puts(&t, globals);
-  text_puts(&t, "entry @forward {\n%tokens = arg {name = \"tokens\"} : i32[B,T]\n%pos = arg {name = \"pos\"} : i32[B]\n%len = arg {name = \"len\"} : i32[B]\n"
+  text_puts(&t, "entry @forward {\n%tokens = arg {name = \"tokens\"} : i32[B,T]\n%pos = arg {name = \"pos\"} : "
+                "i32[B]\n%len = arg {name = \"len\"} : i32[B]\n"
                 "%x = embed %tokens, %rows : f32[B,T,3] \"rows\"\n");
   text_puts(&t, body);
   text_puts(&t, "}\n}\n");
@@ -80,10 +85,12 @@ typedef struct rule {
 } rule;
 
 /* Runs the passes ("a b c") on body: same outputs; the wrong form: other outputs. */
-static inline rule check_with(const char *globals, const char *body, const char *wrong_globals, const char *wrong, const char *names, const pass_options *options) {
+static inline rule check_with(const char *globals, const char *body, const char *wrong_globals, const char *wrong,
+                              const char *names, const pass_options *options) {
   rule r = {module_of(globals, body), module_of(globals, body), diag_sink_new()};
   char *list = strdup(names), *rest = list;
-  for (char *name = strtok_r(list, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) assert_true(graph_pass(r.after, r.sink, name, options));
+  for (char *name = strtok_r(list, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
+    assert_true(graph_pass(r.after, r.sink, name, options));
   free(list);
   double d = distance(r.after, r.before);
   if (!(d <= SAME)) fail_msg("%s changed the outputs by %g", names, d);

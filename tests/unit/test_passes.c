@@ -1,10 +1,11 @@
-/* test_passes.c - properties: every pass, alone, in the pipeline and in any order, keeps what a model computes, and does nothing a second time. */
+/* test_passes.c - properties: every pass, alone, in the pipeline and in any order, keeps what a model computes, and
+ * does nothing a second time. */
 #include "tests/unit/pass_graphs.h"
 
 #include <stdio.h>
 
-#define EXACT 1e-10   /* fp64 before constants are rounded */
-#define ROUNDED 2e-5  /* after: weights in f32 */
+#define EXACT 1e-10  /* fp64 before constants are rounded */
+#define ROUNDED 2e-5 /* after: weights in f32 */
 
 static char *printed(const ir_module *m) {
   text t = {0};
@@ -12,14 +13,16 @@ static char *printed(const ir_module *m) {
   return t.data;
 }
 
-static void expect_same(const ir_module *m, const outcome *before, double tolerance, const graph_options *o, const char *what) {
+static void expect_same(const ir_module *m, const outcome *before, double tolerance, const graph_options *o,
+                        const char *what) {
   outcome after = graph_run(m);
   double d = graph_difference(&after, before);
   if (!(d <= tolerance)) {
     char *now = printed(m);
     fprintf(stderr, "%s\n", now);
     free(now);
-    fail_msg("%s, seed %llu (%s%s): outputs differ by %g", what, (unsigned long long)o->seed, o->layer_form ? "layer" : "rms", o->tied ? ", tied" : "", d);
+    fail_msg("%s, seed %llu (%s%s): outputs differ by %g", what, (unsigned long long)o->seed,
+             o->layer_form ? "layer" : "rms", o->tied ? ", tied" : "", d);
   }
   graph_free(&after);
 }
@@ -37,9 +40,11 @@ static void count_acts(const diag_sink *sink) {
 
 static void test_all_acted(void **unused) {
   (void)unused;
-  static const char *const talkers[] = {"detect-taper", "split-scale", "center-writers", "fold-scale", "fuse-final-scale", "defer-norm", "merge-linear"};
+  static const char *const talkers[] = {"detect-taper",     "split-scale", "center-writers", "fold-scale",
+                                        "fuse-final-scale", "defer-norm",  "merge-linear"};
   for (size_t i = 0; i < sizeof talkers / sizeof *talkers; i++)
-    if (acted[pass_find(talkers[i]) - pass_at(0)] < 20) fail_msg("%s acted only %zu times", talkers[i], acted[pass_find(talkers[i]) - pass_at(0)]);
+    if (acted[pass_find(talkers[i]) - pass_at(0)] < 20)
+      fail_msg("%s acted only %zu times", talkers[i], acted[pass_find(talkers[i]) - pass_at(0)]);
 }
 
 /* Runs a pass twice: the second time changes nothing. */
@@ -53,7 +58,8 @@ static void run_twice(ir_module *m, const char *name, const pass_options *option
   char *once = printed(m);
   assert_true(graph_pass(m, sink, name, options));
   char *twice = printed(m);
-  if (strcmp(once, twice) != 0) fail_msg("%s is not idempotent, seed %llu:\n%s\n---- then\n%s", name, (unsigned long long)o->seed, once, twice);
+  if (strcmp(once, twice) != 0)
+    fail_msg("%s is not idempotent, seed %llu:\n%s\n---- then\n%s", name, (unsigned long long)o->seed, once, twice);
   free(once);
   free(twice);
   diag_sink_free(sink);
@@ -83,7 +89,11 @@ static void check_pipeline(graph_options o, pass_options options) {
 static void each_option(void (*check)(graph_options, pass_options)) {
   for (uint64_t seed = 1; seed <= 10; seed++)
     for (int bits = 0; bits < 16; bits++) {
-      graph_options o = {.seed = seed * 16 + (uint64_t)bits, .layer_form = bits & 1, .tied = bits & 2, .probes = bits & 4, .live_inside = bits & 8};
+      graph_options o = {.seed = seed * 16 + (uint64_t)bits,
+                         .layer_form = bits & 1,
+                         .tied = bits & 2,
+                         .probes = bits & 4,
+                         .live_inside = bits & 8};
       pass_options p = everything;
       p.untie = seed % 4 == 1;
       p.norms = seed % 5 == 2 ? NORMS_KERNEL : NORMS_DEFERRED;
@@ -123,7 +133,8 @@ static void test_split(void **unused) {
   (void)unused;
   size_t done = 0;
   for (uint64_t seed = 1; seed <= 120; seed++) {
-    graph_options o = {.seed = seed, .tied = true, .positive = true, .probes = seed & 1, .no_open = true, .no_blockers = true};
+    graph_options o = {
+        .seed = seed, .tied = true, .positive = true, .probes = seed & 1, .no_open = true, .no_blockers = true};
     pass_options p = everything;
     p.split_scale = true;
     check_pipeline(o, p);
@@ -138,7 +149,8 @@ static void test_split(void **unused) {
       graph_pass(m, sink, "fuse-final-scale", &p);
       assert_int_equal(graph_count(m, IR_SCALE), 0);
       done++;
-    } else assert_true(graph_count(m, IR_SCALE) >= 1);
+    } else
+      assert_true(graph_count(m, IR_SCALE) >= 1);
     diag_sink_free(sink);
     ir_module_free(m);
   }
@@ -162,7 +174,8 @@ static void test_nothing_left(void **unused) {
     assert_int_equal(graph_count(m, IR_SCALE) + graph_count(m, IR_CENTER) + graph_count(m, IR_SHIFT), 0);
     assert_int_equal(graph_count(m, IR_TAPER_RMS_NORM) + graph_count(m, IR_TAPER_LAYER_NORM), 0);
     graph_pass(m, sink, "fold-const", &everything);
-    for (ir_value v = ir_first(m, IR_GLOBALS); v.id; v = ir_next(m, v)) /* every expression that an entry reads is a const now */
+    for (ir_value v = ir_first(m, IR_GLOBALS); v.id;
+         v = ir_next(m, v)) /* every expression that an entry reads is a const now */
       if (!ir_op_has(ir_opcode_of(m, v), OPF_GLOBAL)) {
         arena scratch = {0};
         ir_value *users;
@@ -200,17 +213,28 @@ static void test_symbolic(void **unused) {
 static void test_pipeline_choice(void **unused) {
   (void)unused;
   const pass_info *list[32];
-  struct { pass_options o; const char *names; } cases[] = {
+  struct {
+    pass_options o;
+    const char *names;
+  } cases[] = {
       {{.level = 0}, "infer verify cache-attention fuse-epilogue"},
-      {{.level = 1}, "infer verify detect-taper detect-disabled fold-scale fuse-final-scale fold-const dce cache-attention fuse-epilogue"},
-      {{.level = 2}, "infer verify detect-taper detect-disabled center-writers fold-scale fuse-final-scale defer-norm merge-linear fold-const cse dce "
-                     "cache-attention fuse-epilogue"},
-      {{.level = 2, .norms = NORMS_KERNEL}, "infer verify detect-taper detect-disabled fold-scale fuse-final-scale merge-linear fold-const cse dce "
-                                            "cache-attention fuse-epilogue"},
-      {{.level = 2, .fold = FOLD_NONE}, "infer verify center-writers defer-norm merge-linear fold-const cse dce cache-attention fuse-epilogue"},
-      {{.level = 1, .fold = FOLD_EXPLICIT, .split_scale = true}, "infer verify detect-taper detect-disabled fold-const dce cache-attention fuse-epilogue"},
-      {{.level = 1, .split_scale = true}, "infer verify detect-taper detect-disabled split-scale fold-scale fuse-final-scale fold-const dce "
-                                          "cache-attention fuse-epilogue"},
+      {{.level = 1},
+       "infer verify detect-taper detect-disabled fold-scale fuse-final-scale fold-const dce cache-attention "
+       "fuse-epilogue"},
+      {{.level = 2},
+       "infer verify detect-taper detect-disabled center-writers fold-scale fuse-final-scale defer-norm merge-linear "
+       "fold-const cse dce "
+       "cache-attention fuse-epilogue"},
+      {{.level = 2, .norms = NORMS_KERNEL},
+       "infer verify detect-taper detect-disabled fold-scale fuse-final-scale merge-linear fold-const cse dce "
+       "cache-attention fuse-epilogue"},
+      {{.level = 2, .fold = FOLD_NONE},
+       "infer verify center-writers defer-norm merge-linear fold-const cse dce cache-attention fuse-epilogue"},
+      {{.level = 1, .fold = FOLD_EXPLICIT, .split_scale = true},
+       "infer verify detect-taper detect-disabled fold-const dce cache-attention fuse-epilogue"},
+      {{.level = 1, .split_scale = true},
+       "infer verify detect-taper detect-disabled split-scale fold-scale fuse-final-scale fold-const dce "
+       "cache-attention fuse-epilogue"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     text t = {0};
@@ -225,8 +249,9 @@ static void test_pipeline_choice(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_pipeline_choice), cmocka_unit_test(test_nothing_left), cmocka_unit_test(test_pipeline), cmocka_unit_test(test_any_order),
-      cmocka_unit_test(test_split),           cmocka_unit_test(test_symbolic),     cmocka_unit_test(test_all_acted),
+      cmocka_unit_test(test_pipeline_choice), cmocka_unit_test(test_nothing_left), cmocka_unit_test(test_pipeline),
+      cmocka_unit_test(test_any_order),       cmocka_unit_test(test_split),        cmocka_unit_test(test_symbolic),
+      cmocka_unit_test(test_all_acted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
