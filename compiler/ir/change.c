@@ -49,7 +49,8 @@ static void op_link(ir_module *m, uint32_t region, uint32_t id, uint32_t before)
     r->last = id;
   uint64_t low = after ? m->nodes[after]->order : 0;
   uint64_t high = before ? m->nodes[before]->order : low + 2 * IR_ORDER_STEP;
-  node->order = low + (high - low) / 2;
+  uint64_t half = (high - low) / 2;
+  node->order = low + (before && half > IR_ORDER_INCH ? IR_ORDER_INCH : half);
   if (node->order == low) renumber(m, r);
 }
 

@@ -6,7 +6,8 @@
 
 #define IR_MAX_DIM ((int64_t)INT32_MAX)
 #define IR_MAX_ELEMENTS ((int64_t)1 << 40) /* of a static type, and of the static part of a symbolic one */
-#define IR_ORDER_STEP ((uint64_t)1 << 20)
+#define IR_ORDER_STEP ((uint64_t)1 << 36)  /* between neighbours, at first */
+#define IR_ORDER_INCH ((uint64_t)1 << 16)  /* a row of ops made before one op takes this much each: 2^20 of them fit */
 
 /* One operand slot; a member of the list of its value's uses. */
 typedef struct ir_use {

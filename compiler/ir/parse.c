@@ -205,7 +205,7 @@ static bool parse_item(tir_parser *p) {
 static bool parse_head(tir_parser *p) {
   int64_t version = 0;
   tir_token at;
-  if (!tir_is_word(p, "tir")) return tir_expected(p, "'tir 1', the first words of a .tir file,");
+  if (!tir_is_word(p, "tir")) return tir_expected(p, "'tir 1', the first words of a .tir file");
   tir_next(p);
   at = p->token;
   if (!tir_integer(p, &version)) return false;

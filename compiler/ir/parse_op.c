@@ -36,7 +36,7 @@ static bool parse_operands(tir_parser *p, op_text *o) {
   bool good = true;
   if (p->token.kind != TIR_VALUE) return true;
   for (;;) {
-    if (p->token.kind != TIR_VALUE) return tir_expected(p, "a value, '%name',");
+    if (p->token.kind != TIR_VALUE) return tir_expected(p, "a value '%name'");
     if (o->operand_count == TIR_MAX_OPERANDS)
       return tir_error(p, DC_IR_LIMIT, &p->token, "more than %d operands", TIR_MAX_OPERANDS);
     const tir_name *name = tir_find_name(p, &p->token);
@@ -113,7 +113,7 @@ static bool parse_dim(tir_parser *p, int64_t *out) {
     return true;
   }
   tir_token at = p->token;
-  if (p->token.kind != TIR_NUMBER) return tir_expected(p, "a dimension: a number, B or T,");
+  if (p->token.kind != TIR_NUMBER) return tir_expected(p, "a dimension: a number, B or T");
   if (!tir_integer(p, out)) return false;
   if (*out < 1 || *out > IR_MAX_DIM)
     return tir_error(p, DC_IR_TYPE, &at, "a dimension is 1 to %lld", (long long)IR_MAX_DIM);
@@ -128,7 +128,7 @@ static bool parse_type(tir_parser *p, ir_type *out) {
   }
   unsigned dtype = 0;
   while (dtype < IR_DTYPE_COUNT && !tir_is_word(p, ir_dtype_name((ir_dtype)dtype))) dtype++;
-  if (dtype == IR_DTYPE_COUNT) return tir_expected(p, "a type, like f32[B,T,64],");
+  if (dtype == IR_DTYPE_COUNT) return tir_expected(p, "a type, like f32[B,T,64]");
   out->dtype = (ir_dtype)dtype;
   tir_next(p);
   if (!tir_expect(p, '[')) return false;
