@@ -1,5 +1,5 @@
 /* cache_attention.c - from entry `forward`, which sees whole sequences, makes entry `decode`, which sees the next tokens of sequences whose keys and
-   values are states: one graph for a step (T = 1) and for a chunk of a prompt (docs/adr/0002-one-inference-entry.md). */
+   values are states: one graph for a step (T = 1) and for a chunk of a prompt (docs/adr/0003-one-inference-entry.md). */
 #include "compiler/passes/pass.h"
 
 #include <math.h>

@@ -161,7 +161,7 @@ static bool build_groups(planner *k, const group *groups, size_t n) {
       continue;
     }
     if (groups[i].count > 1)
-      diag_remark(k->sink, "schedule", true, ir_loc_of(k->m, groups[i].ops[0]), "%zu ops of group %lld cannot share a stage; each gets its own",
+      diag_remark(k->sink, "fuse-epilogue", true, ir_loc_of(k->m, groups[i].ops[0]), "%zu ops of group %lld cannot share a stage; each gets its own",
                   groups[i].count, (long long)(groups[i].key / KEY_STEP));
     if (!build_singly(k, &groups[i])) return false;
   }

@@ -31,16 +31,19 @@ INLINE vf v_select(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~ma
 /* The first n lanes only; the rest reads as `other`. */
 INLINE vf v_load_part(const float *p, uint32_t n, float other) {
   if (n >= VL) return v_load(p);
-  vf x = v_splat(other);
-  for (uint32_t i = 0; i < VL && i < n; i++) x[i] = p[i];
-  return x;
+  float t[VL];
+  for (uint32_t i = 0; i < VL; i++) t[i] = i < n ? p[i] : other;
+  return v_load(t);
 }
 INLINE void v_store_part(float *p, vf x, uint32_t n) {
   if (n >= VL) {
     v_store(p, x);
     return;
   }
-  for (uint32_t i = 0; i < VL && i < n; i++) p[i] = x[i];
+  float t[VL];
+  v_store(t, x);
+  for (uint32_t i = 0; i < VL; i++)
+    if (i < n) p[i] = t[i];
 }
 
 /* Sums in a fixed tree. */

@@ -1,0 +1,14 @@
+#!/bin/sh
+# templates.sh ROOT TEMPORARY - compiles each template alone; compares its parameters with params.def.
+set -eu
+for f in rows linear segment attention; do
+  for m in x86-64 x86-64-v3 x86-64-v4; do
+    for c in gcc clang; do
+      $c -std=gnu11 -O1 -Wall -Wextra -Werror -Wno-pass-failed -DSTAGE= -march=$m -ffreestanding -fno-builtin -fno-math-errno \
+        -fno-stack-protector "-I$1" -c -o "$2.o" "$1/templates/cpu/$f.c"
+    done
+  done
+done
+grep -oh 'P_[A-Z_]*' "$1"/templates/cpu/*.c | sort -u > "$2.used"
+sed -n 's/^PARAM(\(P_[A-Z_]*\),.*/\1/p' "$1/templates/params.def" | sort -u > "$2.listed"
+diff "$2.used" "$2.listed"
