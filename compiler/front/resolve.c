@@ -11,7 +11,10 @@ typedef struct resolver {
   uint32_t repeats;   /* around this statement */
   ast_symbol **fresh; /* where the variable goes that the open top-level repeat carries */
   uint32_t outer_slots;
+  uint32_t warnings; /* the first MAX_WARNINGS are told */
 } resolver;
+
+enum { MAX_WARNINGS = 50 };
 
 enum {
   KINDS_VALUE = 1 << SYM_MODEL_PARAM | 1 << SYM_GATE | 1 << SYM_TENSOR | 1 << SYM_ARG | 1 << SYM_LOCAL | 1 << SYM_INDEX
@@ -29,7 +32,9 @@ static bool add_symbol(resolver *r, ast_symbol *s) {
     old->used = true;
     return false;
   }
-  if (old && s->kind != SYM_ARG && (old->kind == SYM_LOCAL || old->kind == SYM_ARG || old->kind == SYM_INDEX)) {
+  if (old && s->kind != SYM_ARG && r->warnings < MAX_WARNINGS &&
+      (old->kind == SYM_LOCAL || old->kind == SYM_ARG || old->kind == SYM_INDEX)) {
+    r->warnings++;
     front_error(r->c, DC_FRONT_SHADOWS, s->id.span, "'%s' hides the %s of an outer scope%s", s->id.text,
                 kind_names[old->kind], s->kind == SYM_LOCAL ? "; to change that one leave 'let' out" : "");
     front_note(r->c, old->id.span, "the hidden '%s' is here", s->id.text);
@@ -43,7 +48,7 @@ static void warn_unused(resolver *r, const ast_symbol *s) {
   if (s->kind == SYM_TENSOR)
     front_error(r->c, DC_FRONT_UNUSED_PARAM, s->id.span, "param '%s' is never used; remove it, or pass it to an op",
                 s->id.text);
-  else
+  else if (r->warnings++ < MAX_WARNINGS)
     front_error(r->c, DC_FRONT_UNUSED, s->id.span, "%s '%s' is never used", kind_names[s->kind], s->id.text);
 }
 

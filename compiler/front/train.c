@@ -112,6 +112,7 @@ static void read_field(trainer *t, const ast_expr *x, const field *f) {
 
 static void read_fields(trainer *t, const ast_expr *x, const field *fields, size_t n) {
   const ast_args *args = x->kind == AST_CALL ? x->u.call.args : NULL;
+  bool *given = ARENA_ARRAY(t->c->memory, bool, n + 1);
   for (const ast_arg *a = args ? args->first : NULL; a; a = a->next) {
     const field *f = NULL;
     suggestion s = suggest(a->name.text ? a->name.text : "");
@@ -119,19 +120,16 @@ static void read_fields(trainer *t, const ast_expr *x, const field *fields, size
       suggest_try(&s, fields[i].name);
       if (strcmp(fields[i].name, a->name.text) == 0) f = &fields[i];
     }
-    bool again = false;
-    for (const ast_arg *b = args->first; b != a && a->name.text; b = b->next)
-      again |= b->name.text && strcmp(a->name.text, b->name.text) == 0;
     if (!a->name.text)
       bad(t, a->value->span, "arguments of a setting are named: name = value");
-    else if (again)
+    else if (f && given[f - fields])
       front_error(t->c, DC_FRONT_DUPLICATE_ARGUMENT, a->name.span, "argument '%s' of '%s' is given twice", a->name.text,
                   x->u.call.id.text);
     else if (!f)
       front_error(t->c, DC_FRONT_UNKNOWN_ARGUMENT, a->name.span, "'%s' has no argument '%s'%s", x->u.call.id.text,
                   a->name.text, suggest_text(&s, t->c->memory));
     else
-      read_field(t, a->value, f);
+      given[f - fields] = true, read_field(t, a->value, f);
   }
 }
 
