@@ -145,8 +145,8 @@ size_t ir_operand_count(const ir_module *m, ir_value v);
 ir_value ir_operand(const ir_module *m, ir_value v, size_t i); /* IR_NONE beyond the end or left out */
 void ir_set_operand(ir_module *m, ir_value v, size_t i, ir_value to);
 bool ir_is(const ir_module *m, ir_value v, ir_opcode op);
-/* A name for people, e.g. "layers.0.attn_norm": the attribute `name` of global ops, else what the front end called the
- * op; may be NULL. */
+/* A name for people, e.g. "layers.0.attn_norm": the attribute `name`, else what the front end called the op, else the
+   attribute `tensor`; may be NULL. Setting changes the attribute where there is one. */
 const char *ir_name_of(const ir_module *m, ir_value v);
 void ir_set_name(ir_module *m, ir_value v, const char *name);
 
@@ -160,8 +160,8 @@ void ir_remove_attr(ir_module *m, ir_value v, ir_attr_key key);
 size_t ir_attr_count(const ir_module *m, ir_value v);
 ir_attr ir_attr_at(const ir_module *m, ir_value v, size_t i); /* sorted by key text */
 
-/* ---- building: every create infers the type and checks operands; a mistake of the caller (a pass) is an assert with
-   the text of the op, a mistake of the input goes through ir_check first. ---- */
+/* ---- building: every create infers the type and checks operands; a mistake of the caller (a pass) is said on stderr
+   with the op and aborts, in every build; what comes from the input goes through ir_infer first. ---- */
 typedef struct ir_builder {
   ir_module *m;
   ir_region region;

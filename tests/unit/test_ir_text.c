@@ -243,7 +243,7 @@ static ir_type random_type(void) {
 
 static void random_op(ir_builder *b, ir_value *values, size_t *count, size_t *built) {
   char strings[4][8];
-  double floats[4] = {random_double(), random_double(), 1, 2};
+  double floats[4] = {random_double(), draw(4) ? random_double() : -INFINITY, draw(4) ? 1 : (double)NAN, 2};
   ir_opcode op = (ir_opcode)(1 + draw(IR_OP_COUNT - 1));
   if (op == IR_RETURN || ir_op_has(op, OPF_STATE) || (op == IR_ARG && *count > 4)) return;
   const ir_operand_spec *specs;
