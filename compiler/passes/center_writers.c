@@ -75,7 +75,7 @@ static void center_writer(pass_context *c, centring *t, ir_value v) {
 static void relax_reader(pass_context *c, ir_value v) {
   ir_module *m = c->m;
   ir_builder b = pass_builder(c, v);
-  ir_value x = ir_operand(m, v, 0), fresh = IR_NONE;
+  ir_value x = ir_operand(m, v, 0), fresh;
   ir_attr eps = {IR_ATTR_EPS, {.f = 0}};
   if (ir_op_accepts(ir_opcode_of(m, v), IR_ATTR_EPS, NULL)) eps.u.f = ir_eps(m, v);
   if (ir_is(m, v, IR_CENTER))

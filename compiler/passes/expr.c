@@ -7,15 +7,23 @@ ir_builder pass_builder(pass_context *c, ir_value v) {
   return (ir_builder){c->m, ir_region_of(c->m, v), v, ir_loc_of(c->m, v), ir_name_of(c->m, v)};
 }
 
+static uint64_t bits_of(double v) {
+  uint64_t bits;
+  memcpy(&bits, &v, sizeof bits);
+  return bits;
+}
+
 bool pass_attr_equal(ir_attr a, ir_attr b) {
   if (a.key != b.key) return false;
   switch (ir_attr_kind_of(a.key)) {
   case IR_KIND_INT: return a.u.i == b.u.i;
-  case IR_KIND_FLOAT: return memcmp(&a.u.f, &b.u.f, sizeof a.u.f) == 0;
+  case IR_KIND_FLOAT: return bits_of(a.u.f) == bits_of(b.u.f);
   case IR_KIND_STRING: return strcmp(a.u.s, b.u.s) == 0;
   case IR_KIND_FLOATS: break;
   }
-  return a.u.floats.n == b.u.floats.n && memcmp(a.u.floats.data, b.u.floats.data, a.u.floats.n * sizeof(double)) == 0;
+  bool same = a.u.floats.n == b.u.floats.n;
+  for (size_t i = 0; same && i < a.u.floats.n; i++) same = bits_of(a.u.floats.data[i]) == bits_of(b.u.floats.data[i]);
+  return same;
 }
 
 static bool is_same_op(const ir_module *m, ir_value v, ir_opcode op, const ir_value *operands, size_t n,

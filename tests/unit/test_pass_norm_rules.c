@@ -202,6 +202,23 @@ static void test_centring_refused(void **unused) {
   rule_free(&r);
 }
 
+/* What is no projection and no look-up cannot be centred beforehand. */
+static void test_centring_writer(void **unused) {
+  (void)unused;
+  rule r = check("%t = tanh %x : f32[B,T,3] \"act\"\n%s = add %x, %t : f32[B,T,3]\n"
+                 "%n = layer_norm %s, %gain, %beta : f32[B,T,3] \"norm\"\n%y = linear %n, %w : f32[B,T,4]\nreturn %y\n",
+                 "", NULL, "center-writers");
+  assert_int_equal(graph_count(r.after, IR_LAYER_NORM), 1);
+  rule_free(&r);
+  r = check("%n0 = layer_norm %x, %gain, %beta : f32[B,T,3] \"n0\"\n%t = tanh %n0 : f32[B,T,3] \"act\"\n"
+            "%s = add %x, %t : f32[B,T,3]\n%n = layer_norm %s, %gain, %beta : f32[B,T,3] \"norm\"\n"
+            "%y = linear %n, %w : f32[B,T,4]\nreturn %y\n",
+            "", NULL, "center-writers");
+  assert_int_equal(graph_count(r.after, IR_LAYER_NORM), 2);
+  assert_true(said(r.sink, "'act' (tanh) at ") && said(r.sink, "writes the stream and cannot be centred beforehand"));
+  rule_free(&r);
+}
+
 /* A projection that something else reads is not centred in place. */
 static void test_centring_shared(void **unused) {
   (void)unused;
@@ -419,13 +436,21 @@ static void test_broken_pass(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_deferred_bias),    cmocka_unit_test(test_deferred_readers),
-      cmocka_unit_test(test_deferred_tied),    cmocka_unit_test(test_argmax_with_bias),
-      cmocka_unit_test(test_centring),         cmocka_unit_test(test_centring_tied),
-      cmocka_unit_test(test_centring_refused), cmocka_unit_test(test_centring_shared),
-      cmocka_unit_test(test_disabled),         cmocka_unit_test(test_merge),
-      cmocka_unit_test(test_bad_constants),    cmocka_unit_test(test_rounded_once),
-      cmocka_unit_test(test_cse_and_dce),      cmocka_unit_test(test_broken_pass),
+      cmocka_unit_test(test_deferred_bias),
+      cmocka_unit_test(test_deferred_readers),
+      cmocka_unit_test(test_deferred_tied),
+      cmocka_unit_test(test_argmax_with_bias),
+      cmocka_unit_test(test_centring),
+      cmocka_unit_test(test_centring_tied),
+      cmocka_unit_test(test_centring_refused),
+      cmocka_unit_test(test_centring_shared),
+      cmocka_unit_test(test_centring_writer),
+      cmocka_unit_test(test_disabled),
+      cmocka_unit_test(test_merge),
+      cmocka_unit_test(test_bad_constants),
+      cmocka_unit_test(test_rounded_once),
+      cmocka_unit_test(test_cse_and_dce),
+      cmocka_unit_test(test_broken_pass),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
