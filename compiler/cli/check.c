@@ -251,9 +251,11 @@ static int disabled_error(cli *c, const side *a, const side *b, const int32_t *i
     model_loaded m = {0};
     taper_error error = {0};
     double found = 0;
-    taper_status status = model_load(&s->place, &c->model, c->sink, &m, &error);
+    diag_sink *quiet = diag_sink_new(); /* all of it was said when the side was opened */
+    taper_status status = model_load(&s->place, &c->model, quiet, &m, &error);
     if (status == TAPER_OK) status = model_disabled_error(&m, ids, n, &found, &error);
     model_free(&m);
+    diag_sink_free(quiet);
     if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
     *out = isnan(*out) ? found : fmax(*out, found);
   }
@@ -335,8 +337,8 @@ static int compare(cli *c, const check_own *o, side *a, side *b, const cli_ids *
 static int check_sides(cli *c, const side *a, const side *b) {
   bool compiles = (!a->is_file && a->place.kind != MODEL_PACKAGE) || (!b->is_file && b->place.kind != MODEL_PACKAGE);
   if (a->is_file && b->is_file) return cli_fail(c, CLI_USAGE, "neither A nor B is a model; give at least one");
-  for (unsigned i = 0; i < 8 && !compiles; i++)
-    if (c->given & (1u << i) & (CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_REMARKS))
+  for (unsigned i = 0; i < CLI_GROUPS && !compiles; i++)
+    if (c->given & (1u << i) & (CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_REMARKS))
       return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing: neither A nor B is compiled here; leave it out",
                       c->given_name[i]);
   return CLI_OK;

@@ -29,11 +29,13 @@ enum {
   CLI_ACT_MODEL = 1 << 0, /* -D --gate (everywhere), --weights --allow-nonfinite */
   CLI_ACT_BUILD = 1 << 1, /* -O --norms --fold --untie --split-scale --clamp-rows; -Rpass -Rpass-missed (everywhere) */
   CLI_ACT_CC = 1 << 2,    /* --cc */
-  CLI_ACT_THREADS = 1 << 3,    /* -t (everywhere) */
-  CLI_ACT_DEVICE = 1 << 4,     /* --device (everywhere) */
-  CLI_ACT_OUTPUT = 1 << 5,     /* -o */
-  CLI_ACT_REMARKS = 1 << 6,    /* -Rpass -Rpass-missed: they act where CLI_ACT_BUILD does */
-  CLI_ACT_THREAD_LIST = 1 << 7 /* -t takes a list, which the command reads itself */
+  CLI_ACT_THREADS = 1 << 3,     /* -t (everywhere) */
+  CLI_ACT_DEVICE = 1 << 4,      /* --device (everywhere) */
+  CLI_ACT_OUTPUT = 1 << 5,      /* -o */
+  CLI_ACT_REMARKS = 1 << 6,     /* -Rpass -Rpass-missed: they act where CLI_ACT_BUILD does */
+  CLI_ACT_THREAD_LIST = 1 << 7, /* -t takes a list, which the command reads itself */
+  CLI_ACT_WEIGHTS = 1 << 8,     /* --weights --allow-nonfinite */
+  CLI_GROUPS = 9
 };
 
 typedef struct cli cli;
@@ -58,11 +60,11 @@ struct cli {
   const char *output, *device;
   const char **rpass, **rpass_missed; /* NULL-terminated */
   size_t rpass_count, rpass_missed_count;
-  bool json, verbose;
+  bool json, verbose, norms_given, fold_given;
   uint32_t threads; /* 0: not given */
   const char *threads_text;
-  unsigned given;            /* CLI_ACT_* groups of which an option was given */
-  const char *given_name[8]; /* by bit: the option as written */
+  unsigned given;                     /* CLI_ACT_* groups of which an option was given */
+  const char *given_name[CLI_GROUPS]; /* by bit: the option as written */
   const char **args;
   size_t arg_count;
   char **argv; /* as given, NULL-terminated: to know file names in messages */

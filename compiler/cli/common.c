@@ -25,8 +25,8 @@ enum {
 
 /* `group` holds the CLI_ACT_* bit without which the option is unknown; 0: known everywhere. */
 static const struct argp_option common_options[] = {
-    {"weights", KEY_WEIGHTS, "FILE", 0, "weights of a bare .tmodel", CLI_ACT_MODEL},
-    {"allow-nonfinite", KEY_NONFINITE, NULL, 0, "compute with weights that hold NaN or infinity", CLI_ACT_MODEL},
+    {"weights", KEY_WEIGHTS, "FILE", 0, "weights of a bare .tmodel", CLI_ACT_WEIGHTS},
+    {"allow-nonfinite", KEY_NONFINITE, NULL, 0, "compute with weights that hold NaN or infinity", CLI_ACT_WEIGHTS},
     {NULL, 'O', "LEVEL", 0, "0: as written; 1: detection and folding; 2: everything (default)", CLI_ACT_BUILD},
     {"norms", KEY_NORMS, "WORD", 0, "kernel: live norms stay kernels; deferred (default): into their neighbours",
      CLI_ACT_BUILD},
@@ -133,7 +133,7 @@ static int parse_assignment(cli *c, const char *option, const char *value, bool 
 
 static void mark(cli *c, unsigned bit, const char *option) {
   c->given |= bit;
-  for (unsigned i = 0; i < 8; i++)
+  for (unsigned i = 0; i < CLI_GROUPS; i++)
     if (bit == 1u << i && !c->given_name[i]) c->given_name[i] = option;
 }
 
@@ -179,21 +179,23 @@ int cli_common_option(cli *c, int key, const char *value, bool *out_known) {
     mark(c, CLI_ACT_MODEL, "--gate");
     return parse_assignment(c, "--gate", value, true, &c->model.gates, &c->model.gate_count);
   case KEY_WEIGHTS:
-    mark(c, CLI_ACT_MODEL, "--weights");
+    mark(c, CLI_ACT_WEIGHTS, "--weights");
     c->model.weights = value;
     break;
   case KEY_NONFINITE:
-    mark(c, CLI_ACT_MODEL, "--allow-nonfinite");
+    mark(c, CLI_ACT_WEIGHTS, "--allow-nonfinite");
     c->model.allow_nonfinite = true;
     break;
   case 'O': mark(c, CLI_ACT_BUILD, "-O"); return set_level(c, value);
   case KEY_NORMS:
     mark(c, CLI_ACT_BUILD, "--norms");
+    c->norms_given = true;
     bad = cli_parse_word(c, "--norms", value, "deferred|kernel", &word);
     if (!bad) c->build.pass.norms = word ? NORMS_KERNEL : NORMS_DEFERRED;
     return bad;
   case KEY_FOLD:
     mark(c, CLI_ACT_BUILD, "--fold");
+    c->fold_given = true;
     bad = cli_parse_word(c, "--fold", value, "full|explicit|none", &word);
     if (!bad) c->build.pass.fold = word == 0 ? FOLD_FULL : word == 1 ? FOLD_EXPLICIT : FOLD_NONE;
     return bad;
@@ -245,8 +247,26 @@ int cli_common_option(cli *c, int key, const char *value, bool *out_known) {
 /* Options that the contract allows in every command, but that do nothing in this one, are said. */
 static void warn_idle(cli *c, unsigned bit, unsigned needs) {
   if (!(c->given & bit) || (c->command->acts & needs)) return;
-  for (unsigned i = 0; i < 8; i++)
+  for (unsigned i = 0; i < CLI_GROUPS; i++)
     if (bit == 1u << i) cli_warn(c, "option '%s' acts on nothing in '%s'", c->given_name[i], c->command->name);
+}
+
+/* Switches of passes that the chosen level does not run. */
+static int check_switches(cli *c) {
+  const pass_options *o = &c->build.pass;
+  if (o->untie && o->split_scale)
+    return cli_fail(c, CLI_USAGE, "both --untie and --split-scale change the tied table; give one");
+  if (o->level == 0) {
+    if (c->fold_given && o->fold != FOLD_NONE)
+      cli_warn(c, "option '--fold' acts on nothing at -O0, which folds nothing");
+    if (o->untie || o->split_scale)
+      cli_warn(c, "option '%s' acts on nothing at -O0, which folds nothing", o->untie ? "--untie" : "--split-scale");
+  } else if ((o->untie || o->split_scale) && o->fold != FOLD_FULL) {
+    cli_warn(c, "option '%s' acts on nothing without --fold=full", o->untie ? "--untie" : "--split-scale");
+  }
+  if (c->norms_given && o->norms == NORMS_DEFERRED && o->level < 2)
+    cli_warn(c, "option '--norms' acts on nothing below -O2, where every norm stays a kernel");
+  return CLI_OK;
 }
 
 int cli_common_finish(cli *c) {
@@ -261,6 +281,8 @@ int cli_common_finish(cli *c) {
     int bad = set_device(c, "variable TAPER_DEVICE", device);
     if (bad) return bad;
   }
+  int wrong = check_switches(c);
+  if (wrong) return wrong;
   if (!c->threads_text || (acts & CLI_ACT_THREAD_LIST)) return CLI_OK;
   uint64_t n;
   int bad = cli_parse_count(c, "-t", c->threads_text, 1, 1024, &n);

@@ -71,6 +71,9 @@ static int option(cli *c, int key, const char *value) {
 
 /* A --emit word looks at a stage; options of later stages would act on nothing. */
 static int check_emit(cli *c, const compile_own *o) {
+  if (o->emit == EMIT_AST && c->given & (CLI_ACT_WEIGHTS | CLI_ACT_BUILD))
+    return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing with --emit=ast; leave it out",
+                    c->given_name[c->given & CLI_ACT_BUILD ? 1 : 8]);
   bool makes_code = o->emit == EMIT_PACKAGE || o->emit == EMIT_ASM;
   if (makes_code) return CLI_OK;
   if (c->given & CLI_ACT_CC)
@@ -98,7 +101,7 @@ static int emit_code(cli *c, size_t emit, const model_loaded *m, const plan *p, 
   }
   free(assembler);
   text_free(&source);
-  return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
+  return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, true);
 }
 
 static int emit_text(cli *c, size_t emit, model_loaded *m, text *out) {
@@ -197,7 +200,8 @@ const cli_command cli_cmd_compile = {.name = "compile",
                                      .max_args = 1,
                                      .details = "Without -o the package is NAME.tpack in the working folder, NAME "
                                                 "being the model's. --emit writes to standard output, or to -o FILE.",
-                                     .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_OUTPUT,
+                                     .acts =
+                                         CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_OUTPUT,
                                      .options = options,
                                      .own_size = sizeof(compile_own),
                                      .option = option,

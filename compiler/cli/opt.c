@@ -44,16 +44,28 @@ static int option(cli *c, int key, const char *value) {
   return CLI_OK;
 }
 
+static bool is_listed(const pass_info *const *list, size_t n, const char *name) {
+  if (!name || strcmp(name, "all") == 0) return true;
+  for (size_t i = 0; i < n; i++)
+    if (strcmp(list[i]->name, name) == 0) return true;
+  return false;
+}
+
 /* --passes is checked before any file is read. */
 static int check_passes(cli *c, const opt_own *o) {
   const pass_info *list[PIPELINE_MAX];
   size_t n;
   bool watched = o->run.print_before || o->run.print_after || o->run.verify_each || o->run.time_passes;
-  if (!o->passes)
-    return watched ? cli_fail(c, CLI_USAGE,
-                              "without --passes there is nothing to print, verify or time; give --passes=default")
-                   : CLI_OK;
-  return pipeline_parse(o->passes, &c->build.pass, c->sink, list, PIPELINE_MAX, &n) ? CLI_OK : CLI_USAGE;
+  if (!o->passes && watched)
+    return cli_fail(c, CLI_USAGE, "without --passes there is nothing to print, verify or time; give --passes=default");
+  if (!o->passes) return CLI_OK;
+  if (!pipeline_parse(o->passes, &c->build.pass, c->sink, list, PIPELINE_MAX, &n)) return CLI_USAGE;
+  const char *idle = !is_listed(list, n, o->run.print_before)  ? o->run.print_before
+                     : !is_listed(list, n, o->run.print_after) ? o->run.print_after
+                                                               : NULL;
+  if (!idle) return CLI_OK;
+  return cli_fail(c, CLI_USAGE,
+                  "there is no pass '%s' among those that run, so nothing of it is printed; add it to --passes", idle);
 }
 
 static int optimise(cli *c, opt_own *o, model_loaded *m) {
@@ -108,7 +120,7 @@ const cli_command cli_cmd_opt = {.name = "opt",
                                  .min_args = 1,
                                  .max_args = 1,
                                  .details = details,
-                                 .acts = CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_OUTPUT,
+                                 .acts = CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_OUTPUT,
                                  .options = options,
                                  .own_size = sizeof(opt_own),
                                  .option = option,

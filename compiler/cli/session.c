@@ -21,9 +21,9 @@ void cli_runtime_options(cli *c, taper_model_options *out) {
 
 int cli_check_package_options(cli *c, const model_place *place) {
   if (place->kind != MODEL_PACKAGE) return CLI_OK;
-  for (unsigned i = 0; i < 8; i++) {
+  for (unsigned i = 0; i < CLI_GROUPS; i++) {
     unsigned bit = 1u << i;
-    if (!(c->given & bit & (CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_REMARKS))) continue;
+    if (!(c->given & bit & (CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_REMARKS))) continue;
     return cli_fail(
         c, CLI_USAGE,
         "option '%s' acts on nothing in '%s', which is compiled already; give it to taperc compile, or leave it out",

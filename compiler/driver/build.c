@@ -141,7 +141,7 @@ static taper_status write_package(package_parts *k, const model_loaded *m, const
                            {"taper.machine", "x86_64-le"},
                            {"taper.gates", m->gates},
                            {"taper.params", m->params},
-                           {"taper.tokenizer", m->tokenizer},
+                           {"taper.tokenizer", strcmp(m->tokenizer, "bytes") == 0 ? "bytes" : "none"},
                            {"taper.options", k->options.data},
                            {"taper.versions", k->versions.data},
                            {"taper.hashes", k->hashes.data}};
@@ -186,6 +186,9 @@ taper_status build_package(model_loaded *m, const build_options *options, const 
   plan *p = NULL;
   package_parts k = {0};
   *out = (build_result){0};
+  if (strcmp(m->tokenizer, "bytes") != 0 && strcmp(m->tokenizer, "none") != 0)
+    diag_report(sink, DC_TOKENIZER, (diag_loc){.file = diag_intern(sink, m->place.source)},
+                "the tokenizer '%s' is not built yet: the package works on ids only", m->tokenizer);
   taper_status status = build_lower(m, options, sink, &p, error);
   if (status == TAPER_OK) status = assemble(&k, m, p, options, path, sink, out, error);
   struct stat s;

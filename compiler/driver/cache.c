@@ -5,14 +5,16 @@
 #include "runtime/base/file.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/text.h"
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ENTRY_MAGIC "taper-image 1\n"
-enum { FEATURES_LIMIT = 4096, ENTRY_LIMIT = 256 << 20 };
+enum { FEATURES_LIMIT = 4096, ENTRY_LIMIT = 256 << 20, MOST_ENTRIES = 2000 };
 
 const char *cache_folder(arena *a) {
   const char *given = getenv("TAPER_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -97,6 +99,33 @@ bool cache_get(const char *folder, const char *key, void **out_image, size_t *ou
   return found;
 }
 
+/* One entry in four goes, the oldest first, when there are too many. */
+typedef struct old_entry {
+  const char *name;
+  time_t when;
+} old_entry;
+
+static int oldest_first(const void *a, const void *b) {
+  time_t x = ((const old_entry *)a)->when, y = ((const old_entry *)b)->when;
+  return (x > y) - (x < y);
+}
+
+static void prune(const char *folder, arena *a) {
+  DIR *d = opendir(folder);
+  if (!d) return;
+  old_entry *list = ARENA_ARRAY(a, old_entry, MOST_ENTRIES + 1);
+  size_t n = 0;
+  struct stat s;
+  for (struct dirent *e; n <= MOST_ENTRIES && (e = readdir(d));) {
+    const char *path = arena_printf(a, "%s/%s", folder, e->d_name), *end = strrchr(path, '.');
+    if (end && strcmp(end, ".image") == 0 && stat(path, &s) == 0) list[n++] = (old_entry){path, s.st_mtime};
+  }
+  closedir(d);
+  if (n <= MOST_ENTRIES) return;
+  qsort(list, n, sizeof *list, oldest_first);
+  for (size_t i = 0; i < n / 4; i++) unlink(list[i].name);
+}
+
 bool cache_put(const char *folder, const char *key, const void *image, size_t size, const char *features,
                taper_error *error) {
   arena a = {0};
@@ -109,6 +138,7 @@ bool cache_put(const char *folder, const char *key, const void *image, size_t si
   if (status == TAPER_OK) status = file_writer_put(&w, image, size, error);
   if (status == TAPER_OK) status = file_writer_commit(&w, error);
   if (status != TAPER_OK && !head.failed) file_writer_abort(&w);
+  if (status == TAPER_OK) prune(folder, &a);
   text_free(&head);
   arena_free(&a);
   return status == TAPER_OK;

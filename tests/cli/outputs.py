@@ -104,7 +104,7 @@ def emits(root, m, env):
         f.write(open(y + ".safetensors", "rb").read())
     cli.expect("a constant of another hash", ["opt", damaged], 1, "its hash is .*; ", b"", env=env)
     os.remove(damaged + ".safetensors")
-    out, err = cli.expect("opt --print-after --time-passes", ["opt", m, "--passes=dce", "--print-after=all", "--time-passes", "--verify-each"], 0, r"(?s) ms .* dce\n.*// IR after dce\n.* all passes", env=env)
+    out, err = cli.expect("opt --print-after --time-passes", ["opt", m, "--passes=dce", "--print-after=all", "--time-passes", "--verify-each"], 0, r"(?s)(?=.*IR after dce\n)(?=.* ms .* dce\n).*all passes", env=env)
     train = os.path.join(root, "train.tir")
     with open(train, "w") as f:
         f.write('tir 1\nmodule "t" {\n  %0 = param {name = "w"} : f32[4,4]\n}\n')
@@ -276,6 +276,24 @@ def weights(root, m, env):
     bad = cli.write_model(os.path.join(root, "nan"), items=dict(w, **{"norm.weight": ("F32", [16], nan)}))
     cli.expect("NaN allowed", ["compile", bad, "--allow-nonfinite", "-o", os.path.join(root, "nan.tpack"), "--arch=native"], 0, "wrote", env=env)
     same("baseline", base[0], 0)
+    fake = """model fake(vocab = 32, d = 16, context = 8) {
+  param wte: [vocab, d] init normal(0.02);
+  forward(tokens) {
+    let x = embed(tokens, wte);
+    return linear(layer_norm(x, name = "norm", eps = 1e12), weight = wte);
+  }
+}
+"""
+    items = {"wte": ("F32", [32, 16], w["wte"][2][:32 * 64]), "norm.weight": ("F32", [16], struct.pack("<16f", *[3e6] * 16)), "norm.bias": ("F32", [16], b"\0" * 64)}
+    gain = cli.write_model(os.path.join(root, "fake"), source=fake, items=items, metadata={})
+    out, _ = cli.expect("a disabled norm", ["check", gain, gain, "--json"], 0, None, env=env)
+    error = json.loads(out)["disabled_norm_error"]
+    rows = [struct.unpack("<16f", items["wte"][2][i * 64:i * 64 + 64]) for i in range(32)]
+    most = max(sum((v - sum(r) / 16) ** 2 for v in r) / 16 for r in rows) / 2e12
+    cli.report("the error of reading it so", not 0 < error <= most * 1.000001 and "%r, at most %r" % (error, most))
+    sp = cli.write_model(os.path.join(root, "sp"), source=cli.SOURCE.replace("tokenizer bytes;", "tokenizer sentencepiece(vocab = 256);"))
+    cli.expect("a tokenizer that is not built", ["run", sp, "--tokens", "1", "-n", "1", "--print-tokens", "--temp", "0"], 0, "warning: the tokenizer 'sentencepiece' is not built yet", env=env)
+    cli.expect("tokenize with it", ["tokenize", sp, "a"], 2, "not built yet", b"", env=env)
 
 
 def main():
