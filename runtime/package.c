@@ -274,7 +274,6 @@ taper_status package_open(const char *path, const taper_allocator *allocator, ta
   TAPER_TRY(st_open(path, &out->file, error));
   out->allocator = *allocator;
   out->path = out->file.path;
-  out->target = "cpu";
   taper_status status = read_fields(out, error);
   if (status == TAPER_OK) return log_unknown_keys(out, log, log_user), TAPER_OK;
   package_close(out);

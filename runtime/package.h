@@ -20,7 +20,7 @@ typedef enum package_tokenizer { PACKAGE_TOKENIZER_NONE, PACKAGE_TOKENIZER_BYTES
 typedef struct package {
   st_file file;
   taper_allocator allocator;
-  const char *path, *name, *model, *target; /* in `file` */
+  const char *path, *name, *model; /* in `file` */
   package_tokenizer tokenizer;
   uint32_t vocab, context;
   int32_t end_token;                        /* -1: none */

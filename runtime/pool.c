@@ -1,12 +1,16 @@
 #include "runtime/pool.h"
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 /* `phase` is 2 * (stages finished so far) + (a stage may run now). It only grows; claim[i] is the phase at which part i
    was last begun, so that a worker which slept through any number of stages can never begin one that is over. Job
@@ -28,8 +32,6 @@ struct pool {
   uint32_t threads, started, spin_ns;
   pool_slot *slots;
   taper_allocator allocator;
-  pthread_mutex_t park;
-  pthread_cond_t wake;
   pthread_mutex_t gate; /* pool_lock: a ticket for each, so that no thread starves */
   pthread_cond_t turn;
   uint64_t next_ticket, serving;
@@ -49,21 +51,22 @@ static uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* The low half of the phase: what the kernel compares. No mutex: in a child after fork() nobody would ever give one
+ * back. */
+static uint32_t *phase_word(pool *p) {
+  return (uint32_t *)(void *)&p->phase + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 1 : 0);
+}
+
 static void publish(pool *p, uint64_t phase) {
-  atomic_store(&p->phase,
-               phase); /* sequentially consistent with `sleepers`: either we see a sleeper or it sees the phase */
-  if (atomic_load(&p->sleepers) == 0) return;
-  pthread_mutex_lock(&p->park);
-  pthread_cond_broadcast(&p->wake);
-  pthread_mutex_unlock(&p->park);
+  atomic_store(&p->phase, phase); /* sequentially consistent with `sleepers`: we see a sleeper or it sees the phase */
+  if (atomic_load(&p->sleepers) > 0) syscall(SYS_futex, phase_word(p), FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 static void sleep_until_not(pool *p, uint64_t phase) {
-  pthread_mutex_lock(&p->park);
   atomic_fetch_add(&p->sleepers, 1);
-  while (atomic_load(&p->phase) == phase) pthread_cond_wait(&p->wake, &p->park);
+  while (atomic_load(&p->phase) == phase)
+    syscall(SYS_futex, phase_word(p), FUTEX_WAIT_PRIVATE, (uint32_t)phase, NULL, NULL, 0);
   atomic_fetch_sub(&p->sleepers, 1);
-  pthread_mutex_unlock(&p->park);
 }
 
 /* Runs part `i` of the stage at `phase` unless somebody has begun it. */
@@ -210,9 +213,7 @@ taper_status pool_new(const pool_options *o, const taper_allocator *allocator, p
   /* where workers share CPUs, a spinning one only keeps the one it waits for from running */
   p->spin_ns = threads > cpus ? 0 : (o->spin_us > 1000000 ? 1000000000u : o->spin_us * 1000u);
   for (uint32_t i = 0; i < threads; i++) slots[i].owner = p, slots[i].index = i;
-  pthread_mutex_init(&p->park, NULL);
   pthread_mutex_init(&p->gate, NULL);
-  pthread_cond_init(&p->wake, NULL);
   pthread_cond_init(&p->turn, NULL);
   taper_status status = start_workers(p, o, error);
   if (status != TAPER_OK) {
@@ -228,9 +229,7 @@ void pool_free(pool *p) {
   atomic_store(&p->quit, true);
   publish(p, atomic_load(&p->phase) + 2); /* still idle, but other: whoever waits looks again */
   for (uint32_t i = 1; i <= p->started; i++) pthread_join(p->slots[i].thread, NULL);
-  pthread_mutex_destroy(&p->park);
   pthread_mutex_destroy(&p->gate);
-  pthread_cond_destroy(&p->wake);
   pthread_cond_destroy(&p->turn);
   taper_allocator a = p->allocator;
   memory_free(&a, p->slots);
