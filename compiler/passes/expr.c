@@ -41,10 +41,12 @@ static bool is_same_op(const ir_module *m, ir_value v, ir_opcode op, const ir_va
 ir_value pass_expr(pass_context *c, ir_value at, ir_opcode op, const ir_value *operands, size_t n, const ir_attr *attrs,
                    size_t attr_count) {
   ir_value *users;
+  ir_builder b = {c->m, IR_GLOBALS, IR_NONE, ir_loc_of(c->m, at), NULL};
+  for (size_t i = 0; i < n; i++) /* weights that an entry computes: hand-written IR */
+    if (ir_region_of(c->m, operands[i]).id != IR_GLOBALS.id) b = pass_builder(c, at);
   size_t count = ir_users(c->m, operands[0], &c->scratch, &users);
   for (size_t i = 0; i < count; i++)
     if (is_same_op(c->m, users[i], op, operands, n, attrs, attr_count)) return users[i];
-  ir_builder b = {c->m, IR_GLOBALS, IR_NONE, ir_loc_of(c->m, at), NULL};
   c->changed = true;
   return ir_build(&b, op, operands, n, attrs, attr_count);
 }

@@ -50,6 +50,19 @@ static void test_rms_fold(void **unused) {
   rule_free(&r);
 }
 
+/* Weights that the entry computes are no constants: the norms are recognised, nothing folds. */
+static void test_computed_weights(void **unused) {
+  (void)unused;
+  rule r = check("%t = mul %taper, %c : f32[3]\n%n1 = taper_rms_norm %x, %gain, %t, %c, %zero : f32[B,T,3] \"n1\"\n"
+                 "%n2 = layer_norm %n1, %t, %t {eps = 1e30} : f32[B,T,3] \"n2\"\n"
+                 "%n3 = rms_norm %n2, %t : f32[B,T,3] \"n3\"\n%y = linear %n3, %w : f32[B,T,4]\nreturn %y\n",
+                 "", NULL,
+                 "detect-taper detect-disabled center-writers fold-scale defer-norm merge-linear fold-const cse dce");
+  assert_int_equal(graph_count(r.after, IR_SCALE), 2);
+  assert_int_equal(graph_count(r.after, IR_RMS_NORM), 1);
+  rule_free(&r);
+}
+
 /* LayerNorm also centres and shifts: without P, and without beta W, it is something else. A reader without bias gains
  * one; a bias is kept. */
 static void test_layer_fold(void **unused) {
@@ -245,11 +258,17 @@ static void test_split_scale_refused(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_exact_zero),    cmocka_unit_test(test_rms_fold),
-      cmocka_unit_test(test_layer_fold),    cmocka_unit_test(test_blocked_fold),
-      cmocka_unit_test(test_shared_weight), cmocka_unit_test(test_param),
-      cmocka_unit_test(test_tied_head),     cmocka_unit_test(test_untie_is_not_ignored),
-      cmocka_unit_test(test_split_scale),   cmocka_unit_test(test_split_scale_refused),
+      cmocka_unit_test(test_exact_zero),
+      cmocka_unit_test(test_rms_fold),
+      cmocka_unit_test(test_computed_weights),
+      cmocka_unit_test(test_layer_fold),
+      cmocka_unit_test(test_blocked_fold),
+      cmocka_unit_test(test_shared_weight),
+      cmocka_unit_test(test_param),
+      cmocka_unit_test(test_tied_head),
+      cmocka_unit_test(test_untie_is_not_ignored),
+      cmocka_unit_test(test_split_scale),
+      cmocka_unit_test(test_split_scale_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
