@@ -68,7 +68,7 @@ CASES = {
     "dyt": ('dyt(x, name = "n")', lambda x, w: np.tanh(w["n.alpha"] * x) * w["n.weight"] + w["n.bias"], {"n.alpha": "1", "n.weight": "d", "n.bias": "d"}),
     "rms_norm": ('rms_norm(x, name = "n", eps = 1e-6)', lambda x, w: rms(x, 1e-6) * w["n.weight"], {"n.weight": "d"}),
     "layer_norm": ('layer_norm(x, name = "n", eps = 1e-5)', lambda x, w: rms(center(x), 1e-5) * w["n.weight"] + w["n.bias"], {"n.weight": "d", "n.bias": "d"}),
-    "layer_norm_offset": ('layer_norm(x + 100, name = "n", eps = 1e-5)', lambda x, w: rms(center(x), 1e-5) * w["n.weight"] + w["n.bias"], {"n.weight": "d", "n.bias": "d"}),
+    "layer_norm_offset": ('layer_norm(x + 100, name = "n", eps = 1e-5)', lambda x, w: rms(center(x + x.dtype.type(100)), 1e-5) * w["n.weight"] + w["n.bias"], {"n.weight": "d", "n.bias": "d"}),
     "norm_no_reader_linear": ('silu(rms_norm(x, name = "n", eps = 1e-6))', lambda x, w: (lambda y: y / (1 + np.exp(-y)))(rms(x, 1e-6) * w["n.weight"]), {"n.weight": "d"}),
     "norm_two_readers": ('tanh(rms_norm(x, name = "n", eps = 1e-6)) + linear(rms_norm(x * 2, name = "m", eps = 1e-6), d, name = "l")',
                          lambda x, w: np.tanh(rms(x, 1e-6) * w["n.weight"]) + (rms(2 * x, 1e-6) * w["m.weight"]) @ w["l.weight"].T, {"n.weight": "d", "m.weight": "d", "l.weight": "dd"}),

@@ -28,7 +28,7 @@ def norm_call(c, x, name, gate):
     kind = {"rms": "rms_norm", "ln": "layer_norm"}[c["norm"]]
     if not c["taper"]:
         return '%s(%s, name = "%s", eps = %r)' % (kind, x, name, c["eps"])
-    g = "gate" if gate == "internal" and c["gate_array"] else gate
+    g = "g" if gate == "internal" and c["gate_array"] else gate
     return 'taper_%s(%s, name = "%s", gate = %s, eps = %r)' % (kind, x, name, g, c["eps"])
 
 
@@ -67,8 +67,8 @@ def source(c):
     if c["softcap"]:
         attention += ", softcap = %r" % c["softcap"]
     attention += ")"
-    args = "x, gate" if c["gate_array"] and c["taper"] and not c["dyt"] else "x"
-    call = args.replace("gate", "internal[i]")
+    args = "x, g" if c["gate_array"] and c["taper"] and not c["dyt"] else "x"
+    call = args.replace("g", "internal[i]")
     out += ["  block attend(h) {", "    let q = %s;" % head("q", "heads"), "    let k = %s;" % head("k", "kv"), "    let v = %s;" % head("v", "kv"),
             '    return linear(merge_heads(%s), d, name = "attn.o"%s);' % (attention, bias), "  }", "  block mlp(h) {"]
     if c["act"] == "swiglu":
