@@ -107,7 +107,7 @@ static flow run_repeat(lowering *l, front_env *e, const ast_stmt *s, front_value
     size_t length;
     if (!lower_push(l, label, i, s->label->span, &length)) break;
     l->site = &site;
-    if (s->symbol) e->frame[s->symbol->slot] = (front_value){FV_INT, {.i = i}};
+    if (s->symbol && e->frame) e->frame[s->symbol->slot] = (front_value){FV_INT, {.i = i}};
     f = run_body(l, e, s->body, out);
     l->site = site.outer;
     lower_pop(l, length);
@@ -266,7 +266,8 @@ static void lower_model(lowering *l) {
 ir_module *front_lower(const front_model *f, const front_options *options, diag_sink *sink) {
   static const front_options none = {0};
   arena scratch = {0};
-  front_ctx c = {&scratch, &f->source, (ast_model *)(uintptr_t)&f->model, sink};
+  ast_model model = f->model;
+  front_ctx c = {&scratch, &f->source, &model, sink};
   lowering l = {.c = &c, .options = options ? options : &none, .m = ir_module_new(f->model.id.text)};
   size_t errors = diag_error_count(sink);
   lower_model(&l);

@@ -189,7 +189,7 @@ front_value lower_tensor(lowering *l, ast_symbol *s, ast_span span) {
 
 ir_value lower_splat(lowering *l, int64_t n, double value) {
   for (uint32_t i = 0; n == 1 && i < l->number_count; i++)
-    if (memcmp(&l->numbers[i].value, &value, sizeof value) == 0) return l->numbers[i].v;
+    if (l->numbers[i].value == value && signbit(l->numbers[i].value) == signbit(value)) return l->numbers[i].v;
   l->ops++;
   l->globals.loc = l->body.loc;
   l->globals.name = NULL;

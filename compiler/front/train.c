@@ -8,20 +8,19 @@ typedef enum field_kind { FIELD_NUMBER, FIELD_SHARE, FIELD_STEPS, FIELD_INT, FIE
 
 typedef struct field { /* one argument of a setting */
   const char *name;
+  void *out;                /* double, double, front_amount, int64_t, double[2], size_t (index into words) */
+  const char *const *words; /* WORD */
+  double least, most;       /* NUMBER, SHARE, INT, PAIR; the bounds belong to the range unless `open` */
   field_kind kind;
-  void *out;          /* double, double, front_amount, int64_t, double[2], size_t (index into words) */
-  double least, most; /* NUMBER, INT, PAIR; the bounds belong to the range unless `open` */
   bool open_least, open_most;
-  const char *const *words;
 } field;
 
 typedef struct trainer {
   const front_ctx *c;
   front_env env;
   front_train *out;
-  const ast_setting *steps_setting, *sequence_setting;
+  const ast_setting *steps_setting;
   double beta[2];
-  uint32_t taper_cap;
   ast_span *taper_spans; /* of each taper's gate name */
 } trainer;
 
@@ -163,7 +162,7 @@ static int64_t model_int(const trainer *t, const char *name) {
 
 static void set_tokenizer(trainer *t, const ast_setting *s) {
   static const char *const words[] = {"bytes", "sentencepiece", "none", NULL};
-  const field fields[] = {{"vocab", FIELD_INT, &t->out->tokenizer_vocab, 1, (double)FRONT_MAX_DIM, false, false, NULL}};
+  const field fields[] = {{"vocab", &t->out->tokenizer_vocab, NULL, 1, (double)FRONT_MAX_DIM, FIELD_INT, false, false}};
   int choice = read_choice(t, s->value, "tokenizer", words);
   if (choice < 0) return;
   t->out->tokenizer = words[choice];
@@ -182,11 +181,11 @@ static void set_tokenizer(trainer *t, const ast_setting *s) {
 
 static void set_optimizer(trainer *t, const ast_setting *s) {
   static const char *const words[] = {"adamw", NULL};
-  const field fields[] = {{"lr", FIELD_NUMBER, &t->out->lr, 0, 1e301, true, false, NULL},
-                          {"betas", FIELD_PAIR, t->beta, 0, 1, false, true, NULL},
-                          {"eps", FIELD_NUMBER, &t->out->eps, 0, 1e301, true, false, NULL},
-                          {"weight_decay", FIELD_NUMBER, &t->out->weight_decay, 0, 1e301, false, false, NULL},
-                          {"clip", FIELD_NUMBER, &t->out->clip, 0, 1e301, false, false, NULL}};
+  const field fields[] = {{"lr", &t->out->lr, NULL, 0, 1e301, FIELD_NUMBER, true, false},
+                          {"betas", t->beta, NULL, 0, 1, FIELD_PAIR, false, true},
+                          {"eps", &t->out->eps, NULL, 0, 1e301, FIELD_NUMBER, true, false},
+                          {"weight_decay", &t->out->weight_decay, NULL, 0, 1e301, FIELD_NUMBER, false, false},
+                          {"clip", &t->out->clip, NULL, 0, 1e301, FIELD_NUMBER, false, false}};
   if (read_choice(t, s->value, "optimizer", words) >= 0)
     read_fields(t, s->value, fields, sizeof fields / sizeof fields[0]);
   t->out->beta1 = t->beta[0], t->out->beta2 = t->beta[1];
@@ -195,8 +194,8 @@ static void set_optimizer(trainer *t, const ast_setting *s) {
 static void set_schedule(trainer *t, const ast_setting *s) {
   static const char *const words[] = {"cosine", "linear", "constant", NULL};
   static const front_schedule kinds[] = {SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT};
-  const field fields[] = {{"warmup", FIELD_STEPS, &t->out->warmup, 0, 0, false, false, NULL},
-                          {"floor", FIELD_SHARE, &t->out->floor, 0, 1, false, false, NULL}};
+  const field fields[] = {{"warmup", &t->out->warmup, NULL, 0, 0, FIELD_STEPS, false, false},
+                          {"floor", &t->out->floor, NULL, 0, 1, FIELD_SHARE, false, false}};
   int choice = read_choice(t, s->value, "schedule", words);
   if (choice < 0) return;
   t->out->schedule = kinds[choice];
@@ -230,12 +229,12 @@ static front_taper *add_taper(trainer *t, ast_id id) {
 static void read_taper(trainer *t, const ast_setting *s, const ast_symbol *gate, front_taper *taper) {
   static const char *const calibrations[] = {"least_squares", "inv_sigma", NULL};
   size_t calibration = 0;
-  const field fields[] = {{"start", FIELD_STEPS, &taper->start, 0, 0, false, false, NULL},
-                          {"end", FIELD_STEPS, &taper->end, 0, 0, false, false, NULL},
-                          {"step", FIELD_STEPS, &taper->step, 0, 0, false, false, NULL},
-                          {"every", FIELD_STEPS, &taper->every, 0, 0, false, false, NULL},
-                          {"ema", FIELD_NUMBER, &taper->ema, 0, 1, true, false, NULL},
-                          {"calibration", FIELD_WORD, &calibration, 0, 0, false, false, calibrations}};
+  const field fields[] = {{"start", &taper->start, NULL, 0, 0, FIELD_STEPS, false, false},
+                          {"end", &taper->end, NULL, 0, 0, FIELD_STEPS, false, false},
+                          {"step", &taper->step, NULL, 0, 0, FIELD_STEPS, false, false},
+                          {"every", &taper->every, NULL, 0, 0, FIELD_STEPS, false, false},
+                          {"ema", &taper->ema, NULL, 0, 1, FIELD_NUMBER, true, false},
+                          {"calibration", &calibration, calibrations, 0, 0, FIELD_WORD, false, false}};
   read_fields(t, s->value, fields, sizeof fields / sizeof fields[0]);
   taper->inv_sigma = calibration == 1;
   if (taper->step.given) taper->kind = TAPER_STEP;
@@ -270,7 +269,7 @@ static void set_taper(trainer *t, const ast_setting *s) {
 
 static void set_anchor(trainer *t, const ast_setting *s) {
   static const char *const words[] = {"fixed_target", "none", NULL};
-  const field fields[] = {{"weight", FIELD_NUMBER, &t->out->anchor_weight, 0, 1e301, false, false, NULL}};
+  const field fields[] = {{"weight", &t->out->anchor_weight, NULL, 0, 1e301, FIELD_NUMBER, false, false}};
   int choice = read_choice(t, s->value, "anchor", words);
   if (choice < 0) return;
   t->out->anchor = choice == 0;
@@ -337,8 +336,9 @@ static double in_steps(const trainer *t, front_amount a, bool *out_share) {
 static void check_within(trainer *t, front_amount a, ast_span span, const char *what) {
   if (!a.given || a.percent || !t->out->steps || a.value <= (double)t->out->steps) return;
   bad(t, span,
-      arena_printf(t->c->memory, "%s is step %.0f, after the last of %lld", what, a.value, (long long)t->out->steps));
-  front_note(t->c, t->steps_setting->id.span, "steps are set here");
+      arena_printf(t->c->memory, "%s is step %lld, after the last of %lld", what, (long long)a.value,
+                   (long long)t->out->steps));
+  if (t->steps_setting) front_note(t->c, t->steps_setting->id.span, "steps are set here");
 }
 
 static void check_taper(trainer *t, const front_taper *taper, ast_span span) {

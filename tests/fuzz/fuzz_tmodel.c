@@ -1,4 +1,5 @@
-/* Any text as a .tmodel: refused with a message, or a tree whose canonical form reads back the same, and a module that verifies. */
+/* Any text as a .tmodel: refused with a message, or a tree whose canonical form reads back the same, and a module that
+ * verifies. */
 #include "compiler/front/front.h"
 
 #include <stdlib.h>
