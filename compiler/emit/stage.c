@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define MAX_VALUES 20
+#define MAX_VALUES 24
 
 typedef struct filler {
   const plan *p;
@@ -169,6 +169,12 @@ static bool fill_linear(filler *f) {
 }
 
 /* ---- attention ---- */
+static uint32_t divisor(uint32_t n, uint32_t at_most) {
+  uint32_t d = n < at_most ? n : at_most;
+  while (n % d) d--;
+  return d;
+}
+
 static bool fill_attention(filler *f) {
   const ir_module *m = f->p->m;
   const plan_step *s = &f->s->steps[0];
@@ -185,6 +191,9 @@ static bool fill_attention(filler *f) {
   set_number(f, "P_KEY_DIM", keys->head_dim);
   set_number(f, "P_VALUE_DIM", value_dim);
   set_number(f, "P_VALUE_PITCH", values->floats_per_pos / values->heads);
+  uint32_t rows = divisor(heads / keys->heads, 4), tiles = values->floats_per_pos / values->heads / 16;
+  set_number(f, "P_MIX_ROWS", rows);
+  set_number(f, "P_MIX_TILES", divisor(tiles, rows == 1 ? 8 : 4));
   set_float(f, "P_SCALE", ir_attention_scale(m, s->op));
   set_number(f, "P_WINDOW", (uint64_t)ir_attr_int(m, s->op, IR_ATTR_WINDOW, 0));
   set(f, "P_CAPPED", capped ? "1" : "0");

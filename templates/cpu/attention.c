@@ -12,6 +12,8 @@
 #define P_WINDOW 0
 #define P_CAPPED 0
 #define P_CAP 0.0f
+#define P_MIX_ROWS 2
+#define P_MIX_TILES 1
 #define P_Q_WIDTH 48
 #define P_Q_START 0
 #define P_COMMENT /* y = softmax(scale q K) V */
@@ -58,21 +60,22 @@ STAGE void P_NAME(const taper_ctx *c, const void *args) {
       }
       const vf top = v_splat(max_lanes(most));
       for (uint32_t i = 0; i < tiles * TILE; i += VL) {
-        const vf d = v_load(s + i) - top, e = v_select(d < v_splat(-87.0f), v_splat(0), v_exp(d)); /* no denormals */
+        const vf e = v_exp_falling(v_load(s + i) - top);
         sum += e;
         v_store(s + i, e);
       }
       sums[g] = 1.0f / sum_lanes(sum);
     }
-    for (uint32_t g = 0, some; g < P_GROUP; g += some) {
-      const float *x[DOT_ROWS];
-      some = dot_rows(P_GROUP - g);
-      for (uint32_t i = 0; i < some; i++) x[i] = scores + (size_t)(g + i) * context + (first - base);
-      dot(mix + g * P_VALUE_PITCH, P_VALUE_PITCH, x, some, values + (size_t)first * P_VALUE_PITCH, last + 1 - first, P_VALUE_PITCH / TILE,
-          P_VALUE_PITCH, TILE);
-      for (uint32_t i = g; i < g + some; i++)
-        for (uint32_t j = 0; j < P_VALUE_DIM; j += VL)
-          v_store_part(y + i * P_VALUE_DIM + j, v_load(mix + i * P_VALUE_PITCH + j) * v_splat(sums[i]), P_VALUE_DIM - j);
+    for (uint32_t g = 0; g < P_GROUP; g += P_MIX_ROWS) {
+      const float *x[P_MIX_ROWS];
+      for (uint32_t i = 0; i < P_MIX_ROWS; i++) x[i] = scores + (size_t)(g + i) * context + (first - base);
+      const uint32_t few = VL == 16 ? P_MIX_TILES : 1;
+      for (uint32_t t = 0; t < P_VALUE_PITCH; t += few * TILE)
+        dot_chains(P_MIX_ROWS, few, mix + g * P_VALUE_PITCH + t, P_VALUE_PITCH, x, values + (size_t)first * P_VALUE_PITCH + t,
+                   last + 1 - first, P_VALUE_PITCH);
     }
+    for (uint32_t g = 0; g < P_GROUP; g++)
+      for (uint32_t j = 0; j < P_VALUE_DIM; j += VL)
+        v_store_part(y + g * P_VALUE_DIM + j, v_load(mix + g * P_VALUE_PITCH + j) * v_splat(sums[g]), P_VALUE_DIM - j);
   }
 }

@@ -40,6 +40,40 @@ INLINE void dot_block(const uint32_t rows, const uint32_t tiles, float *acc, uin
     for (uint32_t t = 0; t < tiles * TV; t++) v_store(acc + (size_t)i * lda + t * VL, s[i][t]);
 }
 
+/* The same for few accumulators and a long k: up to 8 chains, k mod chains, which are added in a fixed tree. rows, tiles are constants. */
+INLINE void dot_chains(const uint32_t rows, const uint32_t tiles, float *acc, uint32_t lda, const float *const *x, const float *w, uint32_t k,
+                       const size_t step) {
+  const uint32_t n = tiles * TV, one = rows * n, chains = one <= 2 ? 8 : one <= 4 ? 4 : one <= 8 ? 2 : 1;
+  vf s[32];
+  size_t j = 0;
+#pragma GCC unroll 32
+  for (uint32_t t = 0; t < chains * one; t++) s[t] = (vf){0};
+  for (; j + chains <= k; j += chains) {
+#pragma GCC unroll 8
+    for (uint32_t c = 0; c < chains; c++)
+#pragma GCC unroll 8
+      for (uint32_t i = 0; i < rows; i++)
+#pragma GCC unroll 32
+        for (uint32_t t = 0; t < n; t++) s[c * one + i * n + t] += v_splat(x[i][j + c]) * v_load(w + (j + c) * step + t * VL);
+  }
+#pragma GCC unroll 8
+  for (uint32_t c = 0; c < chains; c++)
+    if (j + c < k) {
+#pragma GCC unroll 8
+      for (uint32_t i = 0; i < rows; i++)
+#pragma GCC unroll 32
+        for (uint32_t t = 0; t < n; t++) s[c * one + i * n + t] += v_splat(x[i][j + c]) * v_load(w + (j + c) * step + t * VL);
+    }
+#pragma GCC unroll 4
+  for (uint32_t half = chains / 2; half > 0; half /= 2)
+#pragma GCC unroll 32
+    for (uint32_t t = 0; t < half * one; t++) s[t] += s[half * one + t];
+#pragma GCC unroll 8
+  for (uint32_t i = 0; i < rows; i++)
+#pragma GCC unroll 32
+    for (uint32_t t = 0; t < n; t++) v_store(acc + (size_t)i * lda + t * VL, s[i * n + t]);
+}
+
 #define DOT_KERNEL(rows, tiles)                                                                                          \
   LOCAL void dot_##rows##x##tiles(float *acc, uint32_t lda, const float *const *x, const float *w, uint32_t k, size_t step, \
                                   size_t pitch) {                                                                        \

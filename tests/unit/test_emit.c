@@ -32,6 +32,7 @@ static double f_gelu_tanh(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / acos(-
 
 static float at(vf (*f)(vf), float x) { return f(v_splat(x))[0]; }
 static vf w_exp(vf x) { return v_exp(x); }
+static vf w_falling(vf x) { return v_exp_falling(x); }
 static vf w_tanh(vf x) { return v_tanh(x); }
 static vf w_sigmoid(vf x) { return v_sigmoid(x); }
 static vf w_silu(vf x) { return v_silu(x); }
@@ -52,6 +53,7 @@ static void test_functions(void **state) {
   (void)state;
   sweep("exp", w_exp, exp, -87, 88, 0, 2e-7);
   sweep("exp", w_exp, exp, -104, -87, 1.2e-38, 2e-7);
+  sweep("exp_falling", w_falling, exp, -86.9, 0, 0, 2e-7);
   sweep("exp", w_exp, exp, -1e-4, 1e-4, 0, 1.2e-7);
   sweep("tanh", w_tanh, tanh, -12, 12, 0, 3e-7);
   sweep("tanh", w_tanh, tanh, -1e-3, 1e-3, 0, 2e-7);
@@ -68,6 +70,7 @@ static void test_extremes(void **state) {
   (void)state;
   const float inf = INFINITY;
   assert_true(isinf(at(w_exp, 89)) && isinf(at(w_exp, inf)) && at(w_exp, -inf) == 0 && at(w_exp, -200) == 0 && isnan(at(w_exp, NAN)));
+  assert_true(at(w_falling, -inf) == 0 && at(w_falling, -88) == 0 && at(w_falling, 0) == 1 && isnan(at(w_falling, NAN)));
   assert_true(at(w_exp, 88.7f) < inf && at(w_exp, 0) == 1);
   assert_true(at(w_tanh, inf) == 1 && at(w_tanh, -inf) == -1 && at(w_tanh, 1e30f) == 1 && isnan(at(w_tanh, NAN)));
   assert_true(at(w_sigmoid, inf) == 1 && at(w_sigmoid, -inf) == 0 && isnan(at(w_sigmoid, NAN)));
