@@ -6,6 +6,7 @@
 #include "runtime/base/hash.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,37 +106,61 @@ static const char *usable_cache(const build_options *o, diag_sink *sink, arena *
   return NULL;
 }
 
-static taper_status make_image(const text *source, const build_options *o, const char *folder, const char *compiler,
-                               diag_sink *sink, build_image *out, taper_error *error) {
+/* One image, in a thread of its own: the C compiler takes most of the time. */
+typedef struct image_job {
+  const text *source;
+  const build_options *options;
+  const char *folder, *compiler;
+  build_image *out;
+  taper_status status;
+  taper_error error, not_cached; /* not_cached: empty, or why the cache could not be written */
+  pthread_t thread;
+  bool started;
+} image_job;
+
+static void *make_image(void *user) {
+  image_job *job = user;
+  const build_options *o = job->options;
+  build_image *out = job->out;
   arena a = {0};
-  const char *key = folder ? cache_key(source, o, out->arch, compiler, &a) : NULL;
-  taper_status status = TAPER_OK;
-  out->cached = key && cache_get(folder, key, &out->data, &out->size, &out->features);
+  const char *key = job->folder ? cache_key(job->source, o, out->arch, job->compiler, &a) : NULL;
+  out->cached = key && cache_get(job->folder, key, &out->data, &out->size, &out->features);
   if (!out->cached) {
     emit_options e = {
         .cc = o->cc ? o->cc : "gcc", .target_triple = o->target_triple, .arch = out->arch, .save_temps = o->save_temps};
-    status = emit_compile(source->data, source->size, &e, false, &out->data, &out->size, &out->features, error);
-    taper_error why = {0};
-    if (status == TAPER_OK && key && !cache_put(folder, key, out->data, out->size, out->features, &why))
-      diag_remark(sink, "model", true, (diag_loc){.file = diag_intern(sink, folder)}, "an image is not cached: %s",
-                  why.message);
+    job->status = emit_compile(job->source->data, job->source->size, &e, false, &out->data, &out->size, &out->features,
+                               &job->error);
+    if (job->status == TAPER_OK && key)
+      cache_put(job->folder, key, out->data, out->size, out->features, &job->not_cached);
   }
   arena_free(&a);
-  return status;
+  return NULL;
 }
 
 taper_status build_images(const text *source, const build_options *o, const char *compiler, diag_sink *sink,
                           build_image out[BUILD_MAX_ARCHS], size_t *out_count, taper_error *error) {
   arena a = {0};
+  image_job jobs[BUILD_MAX_ARCHS] = {0};
   const char *folder = usable_cache(o, sink, &a);
   size_t n = o->arch_count ? o->arch_count : 1;
   taper_status status = TAPER_OK;
-  *out_count = 0;
-  for (size_t i = 0; status == TAPER_OK && i < n; i++) {
+  for (size_t i = 0; i < n; i++) {
     out[i] = (build_image){.arch = o->arch_count ? o->archs[i] : best_arch()};
-    status = make_image(source, o, folder, compiler, sink, &out[i], error);
-    *out_count = i + 1;
+    jobs[i] = (image_job){.source = source, .options = o, .folder = folder, .compiler = compiler, .out = &out[i]};
+    jobs[i].started = i + 1 < n && pthread_create(&jobs[i].thread, NULL, make_image, &jobs[i]) == 0;
+    if (!jobs[i].started) make_image(&jobs[i]);
   }
+  for (size_t i = 0; i < n; i++) {
+    image_job *job = &jobs[i];
+    if (job->started) pthread_join(job->thread, NULL);
+    if (*job->not_cached.message)
+      diag_remark(sink, "model", true, (diag_loc){.file = diag_intern(sink, folder)}, "an image is not cached: %s",
+                  job->not_cached.message);
+    if (status != TAPER_OK || job->status == TAPER_OK) continue;
+    status = job->status;
+    *error = job->error;
+  }
+  *out_count = n;
   arena_free(&a);
   return status;
 }
