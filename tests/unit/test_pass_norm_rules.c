@@ -63,6 +63,24 @@ static void test_deferred_readers(void **unused) {
   rule_free(&r);
 }
 
+/* The statistic of one value differs between the two norms, also at one eps; a probe of a norm keeps it. */
+static void test_deferred_statistics(void **unused) {
+  (void)unused;
+  rule r = check("%n = rms_norm %x, %gain {eps = 0.25} : f32[B,T,3] \"n\"\n"
+                 "%n2 = layer_norm %x, %gain, %beta {eps = 0.25} : f32[B,T,3] \"n2\"\n"
+                 "%p = linear %n, %w : f32[B,T,4] \"p\"\n%q = linear %n2, %w2 : f32[B,T,4] \"q\"\n"
+                 "%y = mul %p, %q : f32[B,T,4]\nreturn %y\n",
+                 "", NULL, "defer-norm merge-linear");
+  assert_int_equal(graph_count(r.after, IR_INV_RMS), 1);
+  assert_int_equal(graph_count(r.after, IR_INV_STD), 1);
+  rule_free(&r);
+  r = check(RMS "%l = probe %n {name = \"normed\"} : f32[B,T,3]\n%y = linear %l, %w : f32[B,T,4] \"y\"\nreturn %y\n",
+            "", NULL, "defer-norm");
+  assert_int_equal(graph_count(r.after, IR_RMS_NORM), 1);
+  assert_true(said(r.sink, "is looked at by a probe"));
+  rule_free(&r);
+}
+
 /* A tied head keeps its norm: the gain cannot go into the table. --untie pays for a head of its own. */
 static void test_deferred_tied(void **unused) {
   (void)unused;
@@ -314,6 +332,27 @@ static void test_merge(void **unused) {
   rule_free(&r);
 }
 
+/* Deferred members in any order: the merged ops stand before whoever reads the first of them. A product that something
+ * else reads too is no deferred one. */
+static void test_merge_order(void **unused) {
+  (void)unused;
+  rule r = check("%s = inv_rms %x : f32[B,T,1]\n%p = linear %x, %w : f32[B,T,4] \"a.p\"\n%q = linear %x, %w2 : "
+                 "f32[B,T,4] \"a.q\"\n"
+                 "%qs = row_scale %q, %s : f32[B,T,4]\n%qb = shift %qs, %b : f32[B,T,4]\n%t = tanh %qb : f32[B,T,4]\n"
+                 "%ps = row_scale %p, %s : f32[B,T,4]\n%y = add %ps, %t : f32[B,T,4]\nreturn %y\n",
+                 "", NULL, "merge-linear");
+  assert_int_equal(graph_count(r.after, IR_LINEAR), 1);
+  assert_int_equal(graph_count(r.after, IR_ROW_SCALE), 1);
+  rule_free(&r);
+  r = check("%s = inv_rms %x : f32[B,T,1]\n%p = linear %x, %w : f32[B,T,4] \"a.p\"\n%q = linear %x, %w2 : f32[B,T,4] "
+            "\"a.q\"\n"
+            "%qs = row_scale %q, %s : f32[B,T,4]\n%t = tanh %q : f32[B,T,4]\n%ps = row_scale %p, %s : f32[B,T,4]\n"
+            "%y0 = add %ps, %t : f32[B,T,4]\n%y = mul %y0, %qs : f32[B,T,4]\nreturn %y\n",
+            "", NULL, "merge-linear");
+  assert_int_equal(graph_count(r.after, IR_LINEAR), 2);
+  rule_free(&r);
+}
+
 /* ---- constants ---- */
 static void test_bad_constants(void **unused) {
   (void)unused;
@@ -439,6 +478,8 @@ int main(void) {
       cmocka_unit_test(test_deferred_bias),
       cmocka_unit_test(test_deferred_readers),
       cmocka_unit_test(test_deferred_tied),
+      cmocka_unit_test(test_deferred_statistics),
+      cmocka_unit_test(test_merge_order),
       cmocka_unit_test(test_argmax_with_bias),
       cmocka_unit_test(test_centring),
       cmocka_unit_test(test_centring_tied),
