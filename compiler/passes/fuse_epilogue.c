@@ -9,6 +9,8 @@
 #include "compiler/analysis/execution.h"
 #include "compiler/passes/pass.h"
 
+#include <string.h>
+
 #define NO_STAGE (-1)
 #define WAITS (-2) /* until the linear that reads it has a stage */
 #define MAX_CHAIN 32 /* ops that wait for one linear */
@@ -142,8 +144,8 @@ static int32_t place(fuser *f, ir_value v, execution_class k) {
 
 /* false: an op may not wait after all; once more from the start. */
 static bool assign(fuser *f, ir_region entry) {
-  f->prologue = ARENA_ARRAY(f->scratch, bool, ir_value_limit(f->m));
-  f->waits = ARENA_ARRAY(f->scratch, int8_t, ir_value_limit(f->m));
+  memset(f->prologue, 0, ir_value_limit(f->m) * sizeof *f->prologue);
+  memset(f->waits, 0, ir_value_limit(f->m) * sizeof *f->waits);
   f->count = 0;
   for (ir_value v = ir_first(f->m, entry); v.id; v = ir_next(f->m, v)) {
     execution_class k = execution_class_of(f->m, v);
@@ -169,7 +171,7 @@ bool pass_fuse_epilogue(pass_context *c) {
   uint32_t n = ir_value_limit(c->m);
   fuser f = {.m = c->m, .scratch = &c->scratch, .out = execution_out_rows(c->m, entry, &c->scratch)};
   f.alone = ARENA_ARRAY(&c->scratch, bool, n), f.source = ARENA_ARRAY(&c->scratch, int32_t, n), f.stage = ARENA_ARRAY(&c->scratch, int32_t, n);
-  f.prologue = ARENA_ARRAY(&c->scratch, bool, n);
+  f.prologue = ARENA_ARRAY(&c->scratch, bool, n), f.waits = ARENA_ARRAY(&c->scratch, int8_t, n);
   f.kind = ARENA_ARRAY(&c->scratch, stage_kind, n), f.stage_out = ARENA_ARRAY(&c->scratch, bool, n);
   if (c->options->level >= 2) {
     while (!assign(&f, entry)) continue;

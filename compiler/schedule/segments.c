@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#define MAX_OPS 512 /* of a group: bounds the recursion */
 #define MAX_SINKS 256
 #define MAX_STEPS 64
 
@@ -236,6 +237,7 @@ bool plan_build_linear(planner *k, const ir_value *ops, size_t n, plan_stage *ou
   builder *b = ARENA_NEW(&k->scratch, builder);
   *b = (builder){.k = k, .key = k->key[ops[0].id], .out = out};
   out->kind = PLAN_LINEAR;
+  if (n > MAX_OPS) return false;
   if (!split_ops(b, ops, n) || !collect_sinks(b, ops, n)) return false;
   out->segments = ARENA_ARRAY(&k->p->mem, plan_segment, b->sink_count + 1);
   for (size_t i = 0; i < b->sink_count; i++)
