@@ -84,7 +84,7 @@ typedef struct parse_state {
   int failed;
 } parse_state;
 
-enum { KEY_HELP = 2000 };
+enum { KEY_HELP = 'h' };
 
 static error_t on_option(int key, char *value, struct argp_state *state) {
   parse_state *p = state->input;

@@ -202,6 +202,7 @@ def surroundings(root, m, package, env):
     cli.expect("--help", ["--help"], 0, "^$", re.compile(rb"usage: taperc"), env=env)
     for command in ("compile", "opt", "run", "logits", "eval", "bench", "check", "tokenize", "detokenize", "inspect", "doctor"):
         cli.expect(command + " --help", [command, "--help"], 0, "^$", re.compile(rb"Usage: taperc " + command.encode()), env=env)
+    cli.expect("-h", ["run", "-h"], 0, "^$", re.compile(rb"Usage: taperc run"), env=env)
     with open("/dev/full", "w") as full:
         for name, args in [("run", ["run", package, "--prompt", "ab", "-n", "8", "--temp", "0"]), ("tokenize", ["tokenize", package, "ab"]), ("opt", ["opt", m]), ("--version", ["--version"])]:
             p = subprocess.run([cli.TAPERC] + args, stdout=full, stderr=subprocess.PIPE, env=dict(os.environ, **env), timeout=60)
@@ -251,7 +252,12 @@ def checkpoints(root, env):
             json.dump({"step": step, "files": {}}, f)
     out, _ = cli.expect("a run folder", ["inspect", run, "--json"], 0, None, env=env)
     same("the newest checkpoint", (json.loads(out)["kind"], os.path.basename(json.loads(out)["folder"])), ("checkpoint", "checkpoint-10"))
-    os.remove(os.path.join(run, "checkpoint-10", "manifest.json"))
+    manifest = os.path.join(run, "checkpoint-10", "manifest.json")
+    with open(manifest, "w") as f:
+        json.dump({"step": 10, "files": {"weights.safetensors": "0" * 32}}, f)
+    out, _ = cli.expect("a damaged newest checkpoint", ["inspect", run, "--json"], 0, "checkpoint-10.*passed over: .*damaged", env=env)
+    same("the one before it", os.path.basename(json.loads(out)["folder"]), "checkpoint-9")
+    os.remove(manifest)
     out, _ = cli.expect("an incomplete newest checkpoint", ["inspect", run, "--json"], 0, "checkpoint-10.*passed over: ", env=env)
     same("the one before", os.path.basename(json.loads(out)["folder"]), "checkpoint-9")
 
