@@ -82,13 +82,18 @@ static const extent *find_extent(void *handle, extent *out) {
   return out->count ? out : NULL;
 }
 
-static bool holds(const extent *x, const void *p, uint64_t count, uint64_t size) {
-  uint64_t bytes, end;
-  if (!checked_mul_u64(count, size, &bytes) || !checked_add_u64((uintptr_t)p, bytes, &end)) return false;
+static bool holds_address(const extent *x, uint64_t at, uint64_t bytes) {
+  uint64_t end;
+  if (!checked_add_u64(at, bytes, &end)) return false;
   for (unsigned i = 0; i < x->count; i++) {
-    if ((uintptr_t)p >= x->first[i] && end <= x->end[i]) return true;
+    if (at >= x->first[i] && end <= x->end[i]) return true;
   }
   return false;
+}
+
+static bool holds(const extent *x, const void *p, uint64_t count, uint64_t size) {
+  uint64_t bytes;
+  return checked_mul_u64(count, size, &bytes) && holds_address(x, (uintptr_t)p, bytes);
 }
 
 static bool holds_string(const extent *x, const char *s) {
@@ -187,7 +192,7 @@ static taper_status check_table(const taper_image *t, const package *p, const ex
   for (uint32_t i = 0; i < t->stage_count; i++) {
     const taper_stage *s = &t->stages[i];
     CHECK(holds_string(x, s->name), "stage %u: its name lies outside of the image", i);
-    CHECK(holds(x, (const void *)(uintptr_t)s->fn, 1, 1) && (!s->args || holds(x, s->args, 1, 1)),
+    CHECK(holds_address(x, (uintptr_t)s->fn, 1) && (!s->args || holds(x, s->args, 1, 1)),
           "stage %u '%.80s' lies outside of the image", i, s->name);
   }
   for (uint32_t i = 0; i < t->weight_count; i++) TAPER_TRY(check_weight(&t->weights[i], i, p, x, error));

@@ -48,12 +48,8 @@ void memory_free(const taper_allocator *a, void *block) {
   a->resize(a->user, head.base, head.size, 0);
 }
 
-taper_status memory_exhausted(taper_error *error, const char *what, uint64_t bytes) {
-  return TAPER_FAIL(error, TAPER_NOMEM, "no memory for %s (%llu bytes)", what, (unsigned long long)bytes);
-}
-
 void memory_advise_huge(void *block, size_t bytes) {
-  uintptr_t first = ((uintptr_t)block + MEMORY_HUGE - 1) & ~(uintptr_t)(MEMORY_HUGE - 1);
-  uintptr_t end = ((uintptr_t)block + bytes) & ~(uintptr_t)(MEMORY_HUGE - 1);
-  if (end > first) (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+  const size_t skip = -(uintptr_t)block & (MEMORY_HUGE - 1);
+  if (bytes < skip + MEMORY_HUGE) return;
+  (void)madvise((char *)block + skip, (bytes - skip) & ~(MEMORY_HUGE - 1), MADV_HUGEPAGE);
 }

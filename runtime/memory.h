@@ -17,7 +17,10 @@ void *memory_zalloc(const taper_allocator *a, size_t count, size_t size);
 /* Frees a block of memory_alloc or memory_zalloc; NULL is legal. */
 void memory_free(const taper_allocator *a, void *block);
 /* TAPER_NOMEM naming what the memory is for and its size. */
-taper_status memory_exhausted(taper_error *error, const char *what, uint64_t bytes);
+static inline taper_status memory_exhausted(taper_error *error, const char *what, uint64_t bytes) {
+  (void)TAPER_FAIL(error, TAPER_NOMEM, "no memory for %s (%llu bytes)", what, (unsigned long long)bytes);
+  return TAPER_NOMEM;
+}
 /* Asks for huge pages behind the whole pages of a block; a kernel that has none is no error. */
 void memory_advise_huge(void *block, size_t bytes);
 

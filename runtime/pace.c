@@ -5,7 +5,7 @@ static uint32_t interval_of(const pace *p) { return p->interval ? p->interval : 
 static bool on_trial(const pace *p) { return p->runs >= interval_of(p); }
 
 static uint64_t median(const uint64_t *v, uint32_t n) {
-  uint64_t sorted[PACE_KEPT];
+  uint64_t sorted[PACE_KEPT] = {0};
   for (uint32_t i = 0; i < n; i++) {
     uint32_t at = i;
     for (; at > 0 && sorted[at - 1] > v[i]; at--) sorted[at] = sorted[at - 1];

@@ -287,9 +287,10 @@ void package_close(package *p) {
 }
 
 void package_release_pages(const package *p, uint64_t first, uint64_t bytes) {
-  uintptr_t begin = ((uintptr_t)p->file.map.data + first + 4095) & ~(uintptr_t)4095;
-  uintptr_t end = ((uintptr_t)p->file.map.data + first + bytes) & ~(uintptr_t)4095;
-  if (end > begin) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+  enum { PAGE = 4096 };
+  const uint64_t begin = (first + PAGE - 1) & ~(uint64_t)(PAGE - 1), end = (first + bytes) & ~(uint64_t)(PAGE - 1);
+  /* a mapping begins at a page */
+  if (end > begin) (void)madvise((void *)(p->file.map.data + begin), end - begin, MADV_DONTNEED);
 }
 
 typedef struct verify_job {

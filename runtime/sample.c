@@ -39,7 +39,7 @@ taper_status sample_check(const taper_sampling *s, taper_error *error) {
 }
 
 /* Order of candidates: larger value first, then lower id. */
-static bool better(const float *v, uint32_t a, uint32_t b) { return v[a] > v[b] || (v[a] == v[b] && a < b); }
+static bool better(const float *v, uint32_t a, uint32_t b) { return v[a] > v[b] || (a < b && v[a] == v[b]); }
 
 /* A heap whose root is the best id, or with `worst` the worst one. */
 static bool above(const float *v, uint32_t a, uint32_t b, bool worst) {

@@ -133,14 +133,18 @@ static void a_child_computes_alone(void **state) {
   (void)state;
   pool *p = new_pool(4, 50);
   run_tally(p, 0);
-  pid_t child = fork();
-  if (child == 0) {
+  for (int i = 0; i < 20; i++) { /* workers of the parent spin in some rounds, sleep in others */
+    usleep((useconds_t)(i % 4 * 100));
+    pid_t child = fork();
+    if (child == 0) {
+      run_tally(p, 0);
+      _exit(7);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
     run_tally(p, 0);
-    _exit(7);
   }
-  int status = 0;
-  waitpid(child, &status, 0);
-  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
   pool_free(p);
 }
 
