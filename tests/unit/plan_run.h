@@ -63,6 +63,12 @@ static inline void run_bind(ir_module *m, uint64_t seed) {
 static inline ir_module *run_model(const char *source, const front_define *defines, size_t n, const front_gate *gates, size_t gate_count, uint64_t seed) {
   diag_sink *sink = diag_sink_new();
   front_options o = {.defines = defines, .define_count = n, .gates = gates, .gate_count = gate_count};
+  if (strncmp(source, "tir", 3) == 0) {
+    ir_module *parsed = ir_parse(source, strlen(source), diag_intern(sink, "test.tir"), sink);
+    if (!parsed || !ir_verify(parsed, sink)) run_fail_with(sink);
+    run_bind(parsed, seed);
+    return parsed;
+  }
   front_model *f = front_parse(source, strlen(source), diag_intern(sink, "test.tmodel"), &o, sink);
   ir_module *m = f ? front_lower(f, &o, sink) : NULL;
   if (!m) run_fail_with(sink);

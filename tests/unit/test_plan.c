@@ -44,6 +44,29 @@ static const char one_number[] = /* every dimension 1 */
     "    let x = embed(tokens, wte);\n    let s = split_heads(linear(x, 2, name = \"a\"), 1);\n"
     "    x = x + linear(merge_heads(attention(s, s, s)), 1, name = \"o\");\n    return linear(x, weight = wte);\n  }\n}\n";
 
+#define TIR_HEAD                                                                                                              \
+  "tir 1\nmodule \"m\" {\n  param context = 24\n  param vocab = 19\n  %wte = const {tensor = \"wte\"} : f32[19,12]\n"                  \
+  "  %w = const {tensor = \"w\"} : f32[12,12]\n  %v = const {tensor = \"v\"} : f32[12]\n  %u = const {tensor = \"u\"} : f32[19,4]\n" \
+  "  entry @forward {\n    %tokens = arg {name = \"tokens\"} : i32[B,T]\n    %pos = arg {name = \"pos\"} : i32[B]\n"                  \
+  "    %len = arg {name = \"len\"} : i32[B]\n    %x = embed %tokens, %wte : f32[B,T,12]\n    %p = positions %tokens, %pos : i32[B,T]\n"
+/* What is returned is a probe; a probe looks at a part; rows that no product made go to the cache; one value is stored, sliced and rotated. */
+static const char odd_probe[] = TIR_HEAD
+    "    %l = linear %x, %w : f32[B,T,12]\n    %a = slice %l {start = 5, size = 4} : f32[B,T,4]\n    %b = probe %a {name = \"part\"} : f32[B,T,4]\n"
+    "    %r = relu %b : f32[B,T,4]\n    %h = linear %r, %u : f32[B,T,19]\n    %y = probe %h {name = \"all\"} : f32[B,T,19]\n    return %y\n  }\n}\n";
+static const char odd_cache[] = TIR_HEAD
+    "    %q = split_heads %x {heads = 3} : f32[B,T,3,4]\n    %s = inv_rms %q : f32[B,T,3,1]\n    %n = row_scale %q, %s : f32[B,T,3,4]\n    %k = rope %n, %p {dims = 2} : f32[B,T,3,4]\n"
+    "    %y = attention %q, %k, %n {scale = 0x1.8p-1} : f32[B,T,3,4]\n    %z = merge_heads %y : f32[B,T,12]\n    %d = sub %z, %x : f32[B,T,12]\n"
+    "    %e = mul %d, %d : f32[B,T,12]\n    %f = linear %e, %wte : f32[B,T,19]\n    return %f\n  }\n}\n";
+static const char odd_heads[] = TIR_HEAD
+    "    %l = linear %x, %w, %v : f32[B,T,12]\n    %h = split_heads %l {heads = 3} : f32[B,T,3,4]\n    %s = slice %h {start = 1, size = 2} : f32[B,T,3,2]\n"
+    "    %c = concat %s, %h {axis = 3} : f32[B,T,3,6]\n    %k = concat %c, %c {axis = 2} : f32[B,T,6,6]\n    %m = merge_heads %k : f32[B,T,36]\n"
+    "    %t = slice %m {start = 17, size = 19} : f32[B,T,19]\n    return %t\n  }\n}\n";
+static const char odd_sums[] = TIR_HEAD
+    "    %a = linear %x, %w : f32[B,T,12]\n    %i = inv_std %a : f32[B,T,1]\n    %b = row_scale %a, %i : f32[B,T,12]\n    %c = linear %b, %w : f32[B,T,12]\n"
+    "    %j = inv_std %x : f32[B,T,1]\n    %d = row_scale %c, %j : f32[B,T,12]\n    %e = scale %d, %v : f32[B,T,12]\n    %f = add %e, %a : f32[B,T,12]\n"
+    "    %g = center %f : f32[B,T,12]\n    %k = layer_norm %g, %v, %v : f32[B,T,12]\n    %m = add %k, %f : f32[B,T,12]\n    %o = linear %m, %wte : f32[B,T,19]\n"
+    "    %r = linear %k, %wte : f32[B,T,19]\n    %q = exp %r : f32[B,T,19]\n    %t = div %o, %q : f32[B,T,19]\n    return %t\n  }\n}\n";
+
 static const model_case cases[] = {
     {"llama, live", "examples/tinystories.tmodel", NULL, {{"vocab", 50}, {"d", 40}, {"layers", 2}, {"heads", 2}, {"ff", 172}, {"context", 33}}, 1, TOKENS},
     {"llama, tapered", "examples/tinystories.tmodel", NULL, {{"vocab", 257}, {"d", 64}, {"layers", 2}, {"heads", 8}, {"ff", 176}, {"context", 128}}, 0, 70},
@@ -57,6 +80,10 @@ static const model_case cases[] = {
     {"mlp", "examples/mlp.tmodel", NULL, {{"vocab", 29}, {"context", 32}}, 1, TOKENS},
     {"exotic", NULL, exotic, {{NULL, 0}}, 1, TOKENS},
     {"exotic, tapered", NULL, exotic, {{"hd", 16}}, 0, TOKENS},
+    {"odd probe", NULL, odd_probe, {{NULL, 0}}, 1, TOKENS},
+    {"odd cache", NULL, odd_cache, {{NULL, 0}}, 1, TOKENS},
+    {"odd heads", NULL, odd_heads, {{NULL, 0}}, 1, TOKENS},
+    {"odd sums", NULL, odd_sums, {{NULL, 0}}, 1, TOKENS},
     {"one number", NULL, one_number, {{NULL, 0}}, 1, 1},
 };
 
