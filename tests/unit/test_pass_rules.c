@@ -254,6 +254,15 @@ static void test_split_scale_refused(void **unused) {
                       "%gain : f32[B,T,3] \"n2\"\n"
                       "%h = linear %n2, %rows : f32[B,T,11] \"head\"\nreturn %h\n",
                       NULL, NULL, "is what the tied head reads, and no scale that is left of a norm");
+  check_split_refused(
+      "%n = scale %x, %taper : f32[B,T,3] \"norm\"\n%l = probe %n {name = \"normed\"} : f32[B,T,3]\n" HEAD, NULL, NULL,
+      "is looked at by a probe");
+  check_split_refused(
+      "%u = linear %x, %w : f32[B,T,4]\n%t = tanh %u : f32[B,T,4]\n%d = linear %t, %o : f32[B,T,3] \"down\"\n"
+      "%s = add %x, %d : f32[B,T,3]\n%g = gelu %u : f32[B,T,4]\n%d2 = linear %g, %o : f32[B,T,3] \"side\"\n"
+      "%h2 = linear %d2, %wide : f32[B,T,11]\n%n = scale %s, %taper : f32[B,T,3] \"norm\"\n"
+      "%h = linear %n, %rows : f32[B,T,11] \"head\"\n%y = add %h, %h2 : f32[B,T,11]\nreturn %y\n",
+      NULL, NULL, "'side' (linear) at rules.tir:");
 }
 
 int main(void) {
