@@ -67,6 +67,10 @@ static const char odd_sums[] = TIR_HEAD
     "    %g = center %f : f32[B,T,12]\n    %k = layer_norm %g, %v, %v : f32[B,T,12]\n    %m = add %k, %f : f32[B,T,12]\n    %o = linear %m, %wte : f32[B,T,19]\n"
     "    %r = linear %k, %wte : f32[B,T,19]\n    %q = exp %r : f32[B,T,19]\n    %t = div %o, %q : f32[B,T,19]\n    return %t\n  }\n}\n";
 
+static const char odd_late[] = TIR_HEAD /* a summand that a later stage reads too */
+    "    %i = linear %x, %w : f32[B,T,12]\n    %a = linear %i, %w : f32[B,T,12]\n    %b = add %x, %a : f32[B,T,12]\n    %c = linear %b, %w : f32[B,T,12]\n    %d = add %c, %x : f32[B,T,12]\n"
+    "    %o = linear %d, %wte : f32[B,T,19]\n    return %o\n  }\n}\n";
+
 static const model_case cases[] = {
     {"llama, live", "examples/tinystories.tmodel", NULL, {{"vocab", 50}, {"d", 40}, {"layers", 2}, {"heads", 2}, {"ff", 172}, {"context", 33}}, 1, TOKENS},
     {"llama, tapered", "examples/tinystories.tmodel", NULL, {{"vocab", 257}, {"d", 64}, {"layers", 2}, {"heads", 8}, {"ff", 176}, {"context", 128}}, 0, 70},
@@ -84,6 +88,7 @@ static const model_case cases[] = {
     {"odd cache", NULL, odd_cache, {{NULL, 0}}, 1, TOKENS},
     {"odd heads", NULL, odd_heads, {{NULL, 0}}, 1, TOKENS},
     {"odd sums", NULL, odd_sums, {{NULL, 0}}, 1, TOKENS},
+    {"odd late", NULL, odd_late, {{NULL, 0}}, 1, TOKENS},
     {"one number", NULL, one_number, {{NULL, 0}}, 1, 1},
 };
 
