@@ -14,7 +14,7 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wconver
 CFLAGS_release  := -O2 -g -DNDEBUG
 CFLAGS_debug    := -O0 -g3
 CFLAGS_asan     := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-CFLAGS_coverage := -O0 -g --coverage
+CFLAGS_coverage := -O0 -g --coverage -fprofile-update=atomic
 CFLAGS_clang    := -O1 -g
 ifeq ($(VARIANT),clang)
 CC := clang

@@ -95,6 +95,12 @@ def main():
     if o.quick:
         env["TAPERC_QUICK"] = "1"
     count, guard = Count(), 600 * o.slow_factor
+    packages = [os.path.join(build, "tests", m + ".tpack") for m in ("kjv-all", "kjv-internal", "kjv-ln")]
+    if not o.only or "device" in o.only or "unit" in o.only:
+        for package in packages:
+            model = os.path.join(ROOT, "examples/models", os.path.basename(package)[:-6])
+            subprocess.run([env["TAPERC"], "compile", model, "-o", package], env=env, cwd=ROOT, check=False)
+    env["TAPER_TEST_PACKAGES"] = ":".join(packages)
 
     def wanted(name):
         return not o.only or o.only in name

@@ -64,7 +64,7 @@ int cli_parse_ids(cli *c, cli_where where, const char *s, size_t n, cli_ids *out
     }
     size_t end = i;
     while (end < n && !is_gap(s[end]) && s[end] != ',') end++;
-    int32_t id;
+    int32_t id = 0;
     int bad = parse_id(c, where, s, i, end, &id);
     if (bad) return bad;
     if (!push_id(out, &cap, id)) return no_memory(c, out->count);

@@ -10,7 +10,11 @@ taper_status taper_fail(taper_error *error, taper_status status, const char *for
 /* Puts "CONTEXT: " before the message that is there; returns its status. */
 taper_status taper_add_context(taper_error *error, taper_status status, const char *format, ...) TAPER_PRINTF(3, 4);
 
+#if defined(__clang_analyzer__) /* it must see that the value is no TAPER_OK */
+#define TAPER_FAIL(error, status, ...) (taper_fail((error), (status), __VA_ARGS__), (status))
+#else
 #define TAPER_FAIL(error, status, ...) taper_fail((error), (status), __VA_ARGS__)
+#endif
 #define TAPER_TRY(call)                                                                                                \
   do {                                                                                                                 \
     taper_status taper_try_status_ = (call);                                                                           \
