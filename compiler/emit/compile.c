@@ -14,7 +14,7 @@ typedef struct job {
   const emit_options *o;
   arena mem;
   char *folder;
-  bool temporary;    /* the folder is ours */
+  bool temporary; /* the folder is ours */
   const char *cc, *source, *output, *log, *macros;
   char *macro_text;
 } job;
@@ -23,10 +23,12 @@ static taper_status open_folder(job *j, taper_error *error) {
   const char *base = getenv("TMPDIR");
   if (j->o->save_temps) {
     j->folder = arena_strdup(&j->mem, j->o->save_temps);
-    if (mkdir(j->folder, 0777) && errno != EEXIST) return TAPER_FAIL(error, TAPER_IO, "%s: cannot create the folder: %s", j->folder, strerror(errno));
+    if (mkdir(j->folder, 0777) && errno != EEXIST)
+      return TAPER_FAIL(error, TAPER_IO, "%s: cannot create the folder: %s", j->folder, strerror(errno));
   } else {
     j->folder = arena_printf(&j->mem, "%s/taperc-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(j->folder)) return TAPER_FAIL(error, TAPER_IO, "%s: cannot create a folder: %s; set TMPDIR", j->folder, strerror(errno));
+    if (!mkdtemp(j->folder))
+      return TAPER_FAIL(error, TAPER_IO, "%s: cannot create a folder: %s; set TMPDIR", j->folder, strerror(errno));
     j->temporary = true;
   }
   j->source = arena_printf(&j->mem, "%s/image-%s.c", j->folder, j->o->arch);
@@ -64,7 +66,8 @@ static taper_status compiler_failed(const job *j, int code, taper_error *error) 
   if (size > 500) size = 500;
   for (size_t i = 0; i < size; i++)
     if (log[i] == '\n') log[i] = i + 1 < size ? '|' : ' ';
-  taper_fail(error, TAPER_UNSUPPORTED, "%s: the C compiler '%s' ended with status %d: %.*s; the source is kept", j->source, j->cc, code, (int)size, size ? log : "");
+  taper_fail(error, TAPER_UNSUPPORTED, "%s: the C compiler '%s' ended with status %d: %.*s; the source is kept",
+             j->source, j->cc, code, (int)size, size ? log : "");
   free(log);
   return TAPER_UNSUPPORTED;
 }
@@ -93,7 +96,9 @@ static taper_status read_macros(job *j, taper_error *error) {
 }
 
 static char *features_of(const job *j) {
-  static const struct { const char *word, *macro; } features[] = {
+  static const struct {
+    const char *word, *macro;
+  } features[] = {
 #define CPUF(word, macro) {word, macro},
 #include "runtime/abi/cpu_features.def"
 #undef CPUF
@@ -110,9 +115,19 @@ static char *features_of(const job *j) {
 }
 
 static taper_status run_compiler(job *j, bool want_asm, taper_error *error) {
-  static const char *const common[] = {"-std=gnu11", "-O3", "-ffreestanding", "-fno-builtin", "-fno-stack-protector", "-fno-math-errno",
-                                       "-fno-trapping-math", "-ffp-contract=fast", "-fopenmp-simd", "-fno-asynchronous-unwind-tables",
-                                       "-fvisibility=hidden", "-fPIC", "-w"};
+  static const char *const common[] = {"-std=gnu11",
+                                       "-O3",
+                                       "-ffreestanding",
+                                       "-fno-builtin",
+                                       "-fno-stack-protector",
+                                       "-fno-math-errno",
+                                       "-fno-trapping-math",
+                                       "-ffp-contract=fast",
+                                       "-fopenmp-simd",
+                                       "-fno-asynchronous-unwind-tables",
+                                       "-fvisibility=hidden",
+                                       "-fPIC",
+                                       "-w"};
   static const char *const link[] = {"-shared", "-nostdlib", "-Wl,-z,defs", "-Wl,--build-id=none", "-s"};
   const char *argv[48];
   size_t n = begin_args(j, argv);
@@ -126,8 +141,8 @@ static taper_status run_compiler(job *j, bool want_asm, taper_error *error) {
   return code ? compiler_failed(j, code, error) : TAPER_OK;
 }
 
-static taper_status compile(job *j, const char *source, size_t size, bool want_asm, void **out_image, size_t *out_size, char **out_features, bool *keep,
-                            taper_error *error) {
+static taper_status compile(job *j, const char *source, size_t size, bool want_asm, void **out_image, size_t *out_size,
+                            char **out_features, bool *keep, taper_error *error) {
   TAPER_TRY(open_folder(j, error));
   TAPER_TRY(write_source(j, source, size, error));
   TAPER_TRY(read_macros(j, error));
@@ -144,13 +159,15 @@ static taper_status compile(job *j, const char *source, size_t size, bool want_a
     return s;
   }
   *out_image = image;
-  if (out_features) *out_features = features;
-  else free(features);
+  if (out_features)
+    *out_features = features;
+  else
+    free(features);
   return TAPER_OK;
 }
 
-taper_status emit_compile(const char *source, size_t size, const emit_options *options, bool want_asm, void **out_image, size_t *out_size,
-                          char **out_features, taper_error *error) {
+taper_status emit_compile(const char *source, size_t size, const emit_options *options, bool want_asm, void **out_image,
+                          size_t *out_size, char **out_features, taper_error *error) {
   job j = {.o = options, .cc = options->cc ? options->cc : "gcc"};
   bool keep = false;
   taper_status s = compile(&j, source, size, want_asm, out_image, out_size, out_features, &keep, error);

@@ -14,8 +14,9 @@ typedef struct emit_options {
 
 /* The complete C source of the image, readable, one function per distinct stage. */
 bool emit_source(const plan *p, const char *model_hash, text *out, diag_sink *sink);
-/* Runs the C compiler (a child process, no shell) and checks the result: no undefined symbols. *out_image from malloc. *out_features: comma-separated words of
-   runtime/abi/cpu_features.def that the image needs, from malloc. `want_asm`: assembler text instead of an image. */
+/* Runs the C compiler (a child process, no shell) and checks the result: no undefined symbols. *out_image from malloc.
+   *out_features: comma-separated words of runtime/abi/cpu_features.def that the image needs, from malloc. `want_asm`:
+   assembler text instead of an image. */
 taper_status emit_compile(const char *source, size_t size, const emit_options *options, bool want_asm, void **out_image,
                           size_t *out_size, char **out_features, taper_error *error);
 

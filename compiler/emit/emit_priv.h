@@ -5,22 +5,33 @@
 #include "compiler/emit/emit.h"
 
 /* ---- template.c: the templates carried in the program ---- */
-struct embedded_file { const char *name, *text; };
+struct embedded_file {
+  const char *name, *text;
+};
 extern const struct embedded_file embedded_files[];
 
-typedef struct emit_value { const char *name, *text; } emit_value; /* a parameter and what stands for it */
+typedef struct emit_value {
+  const char *name, *text;
+} emit_value; /* a parameter and what stands for it */
 
 /* Text of "templates/cpu/NAME"; NULL: none. */
 const char *emit_template(const char *name);
 /* A header of the templates without its includes, which the image holds already. */
 void emit_header(const char *header, text *out);
-/* A template with its parameters replaced, `#if P_X` decided, and what serves it alone left out. false and *out_problem: a parameter that
-   params.def or `values` lacks, or an #if that is not closed. */
+/* A template with its parameters replaced, `#if P_X` decided, and what serves it alone left out. false and
+   *out_problem: a parameter that params.def or `values` lacks, or an #if that is not closed. */
 bool emit_specialise(const char *source, const emit_value *values, size_t n, text *out, const char **out_problem);
 
 /* ---- code.c: bodies of functions ---- */
 /* What differs between stages of one function: members of its argument struct. */
-typedef enum emit_field_kind { FIELD_BUFFER, FIELD_WEIGHT, FIELD_STATE, FIELD_ROTARY, FIELD_GATE, FIELD_KINDS } emit_field_kind;
+typedef enum emit_field_kind {
+  FIELD_BUFFER,
+  FIELD_WEIGHT,
+  FIELD_STATE,
+  FIELD_ROTARY,
+  FIELD_GATE,
+  FIELD_KINDS
+} emit_field_kind;
 
 #define EMIT_MAX_FIELDS 256
 typedef struct emit_fields {
@@ -35,7 +46,8 @@ void emit_fields_struct(const emit_fields *f, const char *tag, text *out);
 void emit_fields_values(const plan *p, const emit_fields *f, text *out);
 
 /* The source of stage s as functions called `name` and `name`_0, ...; fields are collected. */
-bool emit_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out, const char **out_problem);
+bool emit_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
+                const char **out_problem);
 
 /* ---- steps.c ---- */
 typedef struct emit_list {
@@ -56,11 +68,14 @@ void emit_string(text *out, const char *s);     /* "..." as C wants it */
 void emit_in_comment(text *out, const char *s); /* never ends the comment */
 
 /* ---- elf.c ---- */
-/* Checks that `image` is a shared object for this kind of machine that exports `taper_image` and needs no symbol and no library. */
+/* Checks that `image` is a shared object for this kind of machine that exports `taper_image` and needs no symbol and no
+ * library. */
 taper_status emit_check_image(const void *image, size_t size, taper_error *error);
 
 /* ---- process.c ---- */
-/* Runs argv[0] (searched in PATH) and waits. Its standard output and error go to files. *out_exit: its exit status, 128 + signal when killed. */
-taper_status emit_run(const char *const *argv, const char *out_path, const char *err_path, int *out_exit, taper_error *error);
+/* Runs argv[0] (searched in PATH) and waits. Its standard output and error go to files. *out_exit: its exit status, 128
+ * + signal when killed. */
+taper_status emit_run(const char *const *argv, const char *out_path, const char *err_path, int *out_exit,
+                      taper_error *error);
 
 #endif

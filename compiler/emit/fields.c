@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-static const struct { const char *type, *letter; } kinds[FIELD_KINDS] = {
+static const struct {
+  const char *type, *letter;
+} kinds[FIELD_KINDS] = {
     [FIELD_BUFFER] = {"uint64_t", "b"}, [FIELD_WEIGHT] = {"uint32_t", "w"}, [FIELD_STATE] = {"uint32_t", "s"},
     [FIELD_ROTARY] = {"uint32_t", "t"}, [FIELD_GATE] = {"float", "g"},
 };
@@ -40,9 +42,12 @@ void emit_fields_values(const plan *p, const emit_fields *f, text *out) {
     for (uint32_t i = 0; i < f->count[k]; i++, comma = ", ") {
       uint32_t x = f->index[k][i];
       text_puts(out, comma);
-      if (k == FIELD_BUFFER) text_printf(out, "%llu", (unsigned long long)p->buffers[x].offset);
-      else if (k == FIELD_GATE) emit_float(out, ir_attr_floats(p->m, (ir_value){x}, IR_ATTR_VALUE, &(size_t){0})[0]);
-      else text_printf(out, "%u", x);
+      if (k == FIELD_BUFFER)
+        text_printf(out, "%llu", (unsigned long long)p->buffers[x].offset);
+      else if (k == FIELD_GATE)
+        emit_float(out, ir_attr_floats(p->m, (ir_value){x}, IR_ATTR_VALUE, &(size_t){0})[0]);
+      else
+        text_printf(out, "%u", x);
     }
   text_puts(out, *comma ? "}" : "0}");
 }
@@ -54,10 +59,14 @@ void emit_float(text *out, double value) {
     out->failed = true;
     return;
   }
-  if (strcmp(t.data, "inf") == 0) text_puts(out, "__builtin_inff()");
-  else if (strcmp(t.data, "-inf") == 0) text_puts(out, "-__builtin_inff()");
-  else if (strchr(t.data, 'n')) text_puts(out, "__builtin_nanf(\"\")");
-  else text_printf(out, "%s%sf", t.data, strpbrk(t.data, ".eE") ? "" : ".0");
+  if (strcmp(t.data, "inf") == 0)
+    text_puts(out, "__builtin_inff()");
+  else if (strcmp(t.data, "-inf") == 0)
+    text_puts(out, "-__builtin_inff()");
+  else if (strchr(t.data, 'n'))
+    text_puts(out, "__builtin_nanf(\"\")");
+  else
+    text_printf(out, "%s%sf", t.data, strpbrk(t.data, ".eE") ? "" : ".0");
   text_free(&t);
 }
 
@@ -65,9 +74,12 @@ void emit_string(text *out, const char *s) {
   text_puts(out, "\"");
   for (; *s; s++) {
     unsigned char c = (unsigned char)*s;
-    if (c == '"' || c == '\\') text_printf(out, "\\%c", c);
-    else if (c < 0x20 || c == 0x7f || c == '?') text_printf(out, "\\%03o", c);
-    else text_put(out, s, 1);
+    if (c == '"' || c == '\\')
+      text_printf(out, "\\%c", c);
+    else if (c < 0x20 || c == 0x7f || c == '?')
+      text_printf(out, "\\%03o", c);
+    else
+      text_put(out, s, 1);
   }
   text_puts(out, "\"");
 }

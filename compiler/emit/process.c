@@ -22,11 +22,13 @@ static int spawn(const char *const *argv, const char *out_path, const char *err_
   return e;
 }
 
-taper_status emit_run(const char *const *argv, const char *out_path, const char *err_path, int *out_exit, taper_error *error) {
+taper_status emit_run(const char *const *argv, const char *out_path, const char *err_path, int *out_exit,
+                      taper_error *error) {
   pid_t pid;
   int status, e = spawn(argv, out_path, err_path, &pid);
   if (e == ENOENT || e == EACCES || e == ENOTDIR)
-    return TAPER_FAIL(error, TAPER_IO, "cannot run the C compiler '%s': %s; install gcc or pass --cc", argv[0], strerror(e));
+    return TAPER_FAIL(error, TAPER_IO, "cannot run the C compiler '%s': %s; install gcc or pass --cc", argv[0],
+                      strerror(e));
   if (e) return TAPER_FAIL(error, TAPER_IO, "cannot start the C compiler '%s': %s", argv[0], strerror(e));
   while (waitpid(pid, &status, 0) < 0)
     if (errno != EINTR) return TAPER_FAIL(error, TAPER_IO, "lost the C compiler '%s': %s", argv[0], strerror(errno));

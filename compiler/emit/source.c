@@ -23,7 +23,9 @@ typedef struct sourcer {
 
 static const char *const kinds[] = {[PLAN_ROWS] = "rows", [PLAN_LINEAR] = "linear", [PLAN_ATTENTION] = "attention"};
 
-static bool same_shape(const emit_fields *a, const emit_fields *b) { return memcmp(a->count, b->count, sizeof a->count) == 0; }
+static bool same_shape(const emit_fields *a, const emit_fields *b) {
+  return memcmp(a->count, b->count, sizeof a->count) == 0;
+}
 
 /* Equal text, but for the name, is one function. */
 static bool add_stage(sourcer *s, size_t i, diag_sink *sink) {
@@ -33,12 +35,16 @@ static bool add_stage(sourcer *s, size_t i, diag_sink *sink) {
   bool ok = emit_stage(s->p, &s->p->stages[i], "@NAME@", fields, &body, &problem);
   if (!ok || fields->full || body.failed) {
     diag_report(sink, DC_EMIT_TEMPLATE, (diag_loc){0}, "stage '%s' cannot be written: %s%.60s", s->p->stages[i].name,
-                fields->full ? "too many values for one function; use -O1" : body.failed ? "memory ran out" : "template: ", ok ? "" : problem);
+                fields->full  ? "too many values for one function; use -O1"
+                : body.failed ? "memory ran out"
+                              : "template: ",
+                ok ? "" : problem);
     text_free(&body);
     return false;
   }
   size_t f = 0;
-  while (f < s->count && !(strcmp(s->functions[f].body, body.data) == 0 && same_shape(&s->functions[f].shape, fields))) f++;
+  while (f < s->count && !(strcmp(s->functions[f].body, body.data) == 0 && same_shape(&s->functions[f].shape, fields)))
+    f++;
   if (f == s->count) {
     s->functions[s->count++] = (function){.body = arena_strdup(&s->mem, body.data), .shape = *fields, .first = i};
     s->functions[f].name = arena_printf(&s->mem, "%s_%zu", kinds[s->p->stages[i].kind], f);
@@ -65,7 +71,10 @@ static void put_stage_numbers(const sourcer *s, size_t f, text *out) {
   text_puts(out, "'");
 }
 
-typedef struct op_list { ir_value ops[64]; size_t count; } op_list;
+typedef struct op_list {
+  ir_value ops[64];
+  size_t count;
+} op_list;
 
 static void note_op(op_list *l, ir_value v) {
   for (size_t i = 0; i < l->count; i++)
@@ -106,11 +115,15 @@ static void put_function(const sourcer *s, size_t f) {
     at = strchr(b, '@');
     text_put(s->out, b, at ? (size_t)(at - b) : strlen(b));
     if (!at) break;
-    if (strncmp(at, "@NAME@", 6) == 0) text_puts(s->out, fn->name), at += 6;
-    else if (strncmp(at, "@COMMENT@\n", 10) == 0) put_comment(s, f, s->out), at += 10;
-    else text_put(s->out, at, 1), at += 1;
+    if (strncmp(at, "@NAME@", 6) == 0)
+      text_puts(s->out, fn->name), at += 6;
+    else if (strncmp(at, "@COMMENT@\n", 10) == 0)
+      put_comment(s, f, s->out), at += 10;
+    else
+      text_put(s->out, at, 1), at += 1;
   }
-  text_printf(s->out, "static const struct %s_args %s_table[] = {\n%s};\n", fn->name, fn->name, fn->rows.data ? fn->rows.data : "");
+  text_printf(s->out, "static const struct %s_args %s_table[] = {\n%s};\n", fn->name, fn->name,
+              fn->rows.data ? fn->rows.data : "");
 }
 
 /* ---- tables ---- */
@@ -129,7 +142,8 @@ static void put_tables(const sourcer *s) {
     const plan_weight *w = &p->weights[i];
     text_puts(out, "    {");
     emit_string(out, p->tensors[w->tensor].name);
-    text_printf(out, ", %s, %u, %u, %u, %u},\n", w->tiles ? "TAPER_PACK_TILES" : "TAPER_PACK_ROWS", w->row0, w->rows, w->cols, w->read_rows);
+    text_printf(out, ", %s, %u, %u, %u, %u},\n", w->tiles ? "TAPER_PACK_TILES" : "TAPER_PACK_ROWS", w->row0, w->rows,
+                w->cols, w->read_rows);
   }
   text_puts(out, p->weight_count ? "};\n" : "    {0}};\n");
   text_puts(out, "static const taper_state_desc states[] = {\n");
@@ -155,7 +169,8 @@ static void put_rotary(const sourcer *s) {
     text_puts(s->out, "};\n");
   }
   text_puts(s->out, "static const taper_rotary_desc rotary[] = {\n");
-  for (size_t i = 0; i < p->rotary_count; i++) text_printf(s->out, "    {%u, inv_freq_%zu, 1.0},\n", p->rotary[i].pairs, i);
+  for (size_t i = 0; i < p->rotary_count; i++)
+    text_printf(s->out, "    {%u, inv_freq_%zu, 1.0},\n", p->rotary[i].pairs, i);
   text_puts(s->out, p->rotary_count ? "};\n" : "    {0}};\n");
   text_puts(s->out, "static const taper_probe_desc probes[] = {\n");
   for (size_t i = 0; i < p->probe_count; i++) {
@@ -164,8 +179,10 @@ static void put_rotary(const sourcer *s) {
     text_puts(s->out, "    {");
     emit_string(s->out, ir_attr_string(p->m, q->op, IR_ATTR_NAME, ""));
     text_printf(s->out, ", %u, %llu, %u, ", q->stage, (unsigned long long)b->offset, b->width);
-    if (q->inv_scale == PLAN_NONE) text_puts(s->out, "TAPER_ABI_NONE},\n");
-    else text_printf(s->out, "%u},\n", q->inv_scale);
+    if (q->inv_scale == PLAN_NONE)
+      text_puts(s->out, "TAPER_ABI_NONE},\n");
+    else
+      text_printf(s->out, "%u},\n", q->inv_scale);
   }
   text_puts(s->out, p->probe_count ? "};\n" : "    {0}};\n");
 }
@@ -173,21 +190,24 @@ static void put_rotary(const sourcer *s) {
 static void put_image(const sourcer *s, const char *model_hash) {
   const plan *p = s->p;
   const plan_memory *m = &p->memory;
-  text_puts(s->out, "extern const taper_image image __asm__(\"taper_image\") __attribute__((visibility(\"default\")));\nconst taper_image image = {\n");
+  text_puts(s->out, "extern const taper_image image __asm__(\"taper_image\") "
+                    "__attribute__((visibility(\"default\")));\nconst taper_image image = {\n");
   text_puts(s->out, "    TAPER_ABI_MAGIC, TAPER_ABI_VERSION, sizeof(taper_image),\n");
   text_printf(s->out, "    %u, %u, %u, 8, /* vocab, context, width, max_batch */\n", p->vocab, p->context, p->width);
-  text_printf(s->out, "    %zu, %zu, %zu, %zu, %zu, /* stages, weights, states, rotary tables, probes */\n", p->stage_count, p->weight_count, p->state_count,
-              p->rotary_count, p->probe_count);
+  text_printf(s->out, "    %zu, %zu, %zu, %zu, %zu, /* stages, weights, states, rotary tables, probes */\n",
+              p->stage_count, p->weight_count, p->state_count, p->rotary_count, p->probe_count);
   text_puts(s->out, "    stages, weights, states, rotary, probes,\n");
-  text_printf(s->out, "    %llu, %llu, %llu, %llu, /* floats: a row; a worker's scratch, a position, a row */\n", (unsigned long long)m->row_floats,
-              (unsigned long long)m->scratch_floats, (unsigned long long)m->scratch_per_pos, (unsigned long long)m->scratch_per_row);
+  text_printf(s->out, "    %llu, %llu, %llu, %llu, /* floats: a row; a worker's scratch, a position, a row */\n",
+              (unsigned long long)m->row_floats, (unsigned long long)m->scratch_floats,
+              (unsigned long long)m->scratch_per_pos, (unsigned long long)m->scratch_per_row);
   text_printf(s->out, "    %llu, /* logits */\n    ", (unsigned long long)p->buffers[p->logits].offset);
   emit_string(s->out, model_hash);
   text_puts(s->out, "};\n");
 }
 
 static bool put_preludes(text *out) {
-  static const char *const names[] = {"runtime/abi/abi.h", "templates/cpu/prelude.h", "templates/cpu/math.h", "templates/cpu/dot.h", "templates/cpu/axis.h"};
+  static const char *const names[] = {"runtime/abi/abi.h", "templates/cpu/prelude.h", "templates/cpu/math.h",
+                                      "templates/cpu/dot.h", "templates/cpu/axis.h"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     const char *t = emit_template(names[i]);
     if (!t) return false;
@@ -200,7 +220,8 @@ static bool put_preludes(text *out) {
 bool emit_source(const plan *p, const char *model_hash, text *out, diag_sink *sink) {
   sourcer s = {.p = p, .out = out};
   s.functions = ARENA_ARRAY(&s.mem, function, p->stage_count + 1);
-  s.function_of = ARENA_ARRAY(&s.mem, uint32_t, p->stage_count + 1), s.row_of = ARENA_ARRAY(&s.mem, uint32_t, p->stage_count + 1);
+  s.function_of = ARENA_ARRAY(&s.mem, uint32_t, p->stage_count + 1),
+  s.row_of = ARENA_ARRAY(&s.mem, uint32_t, p->stage_count + 1);
   bool ok = true;
   for (size_t i = 0; i < p->stage_count && ok; i++) ok = add_stage(&s, i, sink);
   if (ok) {
@@ -212,7 +233,9 @@ bool emit_source(const plan *p, const char *model_hash, text *out, diag_sink *si
     put_tables(&s);
     put_rotary(&s);
     put_image(&s, model_hash);
-    if (!ok) diag_report(sink, DC_EMIT_TEMPLATE, (diag_loc){0}, "a template header is missing from this program; build it anew");
+    if (!ok)
+      diag_report(sink, DC_EMIT_TEMPLATE, (diag_loc){0},
+                  "a template header is missing from this program; build it anew");
   }
   for (size_t f = 0; f < s.count; f++) text_free(&s.functions[f].rows);
   arena_free(&s.mem);

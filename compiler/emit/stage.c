@@ -1,6 +1,6 @@
 /* stage.c - one stage as functions: its kind's template, filled. */
-#include "compiler/emit/emit_priv.h"
 #include "compiler/analysis/execution.h"
+#include "compiler/emit/emit_priv.h"
 
 #include <string.h>
 
@@ -19,7 +19,9 @@ typedef struct filler {
 } filler;
 
 static void set(filler *f, const char *name, const char *value) { f->values[f->count++] = (emit_value){name, value}; }
-static void set_number(filler *f, const char *name, uint64_t value) { set(f, name, arena_printf(f->mem, "%llu", (unsigned long long)value)); }
+static void set_number(filler *f, const char *name, uint64_t value) {
+  set(f, name, arena_printf(f->mem, "%llu", (unsigned long long)value));
+}
 
 static void set_float(filler *f, const char *name, double value) {
   text t = {0};
@@ -47,7 +49,8 @@ static bool fill(filler *f, const char *template) {
 }
 
 static emit_list list_of(filler *f, const plan_segment *segment, const plan_step *steps, size_t n) {
-  return (emit_list){.p = f->p, .stage = f->s, .segment = segment, .steps = steps, .count = n, .fields = f->fields, .mem = f->mem};
+  return (emit_list){
+      .p = f->p, .stage = f->s, .segment = segment, .steps = steps, .count = n, .fields = f->fields, .mem = f->mem};
 }
 
 /* ---- rows ---- */
@@ -65,11 +68,13 @@ static bool fill_rows(filler *f) {
 static const char *row_of_root(filler *f, const plan_root *r, const char *index) {
   if (r->x.place == PLAN_PROLOGUE) {
     const plan_step *s = &f->s->steps[r->x.index];
-    return arena_printf(f->mem, "scratch_row(c, %llu, %llu, %u, %s)", (unsigned long long)f->s->scratch, (unsigned long long)s->scratch, s->width, index);
+    return arena_printf(f->mem, "scratch_row(c, %llu, %llu, %u, %s)", (unsigned long long)f->s->scratch,
+                        (unsigned long long)s->scratch, s->width, index);
   }
   const plan_buffer *b = &f->p->buffers[r->x.index];
   const char *row = f->s->out_rows && !b->out_rows ? arena_printf(f->mem, "(uint32_t)c->out_row[%s]", index) : index;
-  return arena_printf(f->mem, "buffer_row(c, %s, %u, %s)", emit_field(f->mem, f->fields, FIELD_BUFFER, r->x.index), b->width, row);
+  return arena_printf(f->mem, "buffer_row(c, %s, %u, %s)", emit_field(f->mem, f->fields, FIELD_BUFFER, r->x.index),
+                      b->width, row);
 }
 
 static void put_dots(filler *f, const plan_segment *g, text *out) {
@@ -81,8 +86,9 @@ static void put_dots(filler *f, const plan_segment *g, text *out) {
     if (strcmp(x, before) != 0) text_printf(out, "for (uint32_t i = 0; i < some; i++) x[i] = %s;\n", x);
     before = x;
     text_printf(out, "float *dots%u = c->scratch + %llu;\n", i, (unsigned long long)r->scratch);
-    text_printf(out, "dot(dots%u, %u, x, some, c->weight[%s] + (size_t)column * %u, %u, tiles, TILE, %u * TILE);\n", i, plan_block_columns(g),
-                emit_field(f->mem, f->fields, FIELD_WEIGHT, r->weight), r->cols, r->cols, r->cols);
+    text_printf(out, "dot(dots%u, %u, x, some, c->weight[%s] + (size_t)column * %u, %u, tiles, TILE, %u * TILE);\n", i,
+                plan_block_columns(g), emit_field(f->mem, f->fields, FIELD_WEIGHT, r->weight), r->cols, r->cols,
+                r->cols);
   }
 }
 
@@ -124,7 +130,10 @@ static uint64_t cost_of(const plan_segment *g) {
 }
 
 static uint64_t gcd(uint64_t a, uint64_t b) {
-  while (b) { uint64_t t = a % b; a = b, b = t; }
+  while (b) {
+    uint64_t t = a % b;
+    a = b, b = t;
+  }
   return a;
 }
 
@@ -139,8 +148,8 @@ static void put_calls(filler *f, text *out) {
   for (size_t i = 0; i < f->s->segment_count; i++) {
     const plan_segment *g = &f->s->segments[i];
     uint64_t units = (g->columns + g->unit - 1) / g->unit, cost = cost_of(g) / common / shrink;
-    text_printf(out, "%s_%zu(c, a, unit_share(c, @TOTAL@, %llu, %llu, %llu));\n", f->name, i, (unsigned long long)before, (unsigned long long)units,
-                (unsigned long long)(cost ? cost : 1));
+    text_printf(out, "%s_%zu(c, a, unit_share(c, @TOTAL@, %llu, %llu, %llu));\n", f->name, i,
+                (unsigned long long)before, (unsigned long long)units, (unsigned long long)(cost ? cost : 1));
     before += units * (cost ? cost : 1);
   }
   text t = *out; /* the total is known now */
@@ -204,7 +213,8 @@ static bool fill_attention(filler *f) {
   return fill(f, "templates/cpu/attention.c");
 }
 
-bool emit_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out, const char **out_problem) {
+bool emit_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
+                const char **out_problem) {
   arena mem = {0};
   filler f = {.p = p, .s = s, .name = name, .fields = fields, .mem = &mem, .out = out, .problem = out_problem};
   bool ok = s->kind == PLAN_ROWS ? fill_rows(&f) : s->kind == PLAN_LINEAR ? fill_linear(&f) : fill_attention(&f);

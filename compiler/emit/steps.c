@@ -1,42 +1,50 @@
-/* steps.c - steps of a plan as C statements. Neighbouring VECTOR steps over the same columns become one loop (a run): values that only the run needs
-   stay in registers, all others lie in memory. */
-#include "compiler/emit/emit_priv.h"
+/* steps.c - steps of a plan as C statements. Neighbouring VECTOR steps over the same columns become one loop (a run):
+   values that only the run needs stay in registers, all others lie in memory. */
 #include "compiler/analysis/execution.h"
+#include "compiler/emit/emit_priv.h"
 
 #include <ctype.h>
 #include <string.h>
 
 typedef enum kernel_form { FORM_NONE, FORM_VECTOR, FORM_AXIS, FORM_CODE } kernel_form;
-static const struct { kernel_form form; const char *code; } kernels[IR_OP_COUNT] = {
+static const struct {
+  kernel_form form;
+  const char *code;
+} kernels[IR_OP_COUNT] = {
 #define KERNEL(id, form, code) [IR_##id] = {FORM_##form, code},
 #include "templates/kernels.def"
 #undef KERNEL
 };
 
-typedef struct pointer { const char *name, *expression; } pointer;
+typedef struct pointer {
+  const char *name, *expression;
+} pointer;
 
 typedef struct writer {
   const emit_list *l;
   const ir_module *m;
   arena *mem;
-  text *out;        /* statements */
-  text declared;    /* pointers, in front of them */
+  text *out;     /* statements */
+  text declared; /* pointers, in front of them */
   pointer *pointers;
   size_t pointer_count;
-  uint32_t *run;    /* [step]: its run; 0 for other forms */
-  bool *in_memory;  /* [step] */
+  uint32_t *run;   /* [step]: its run; 0 for other forms */
+  bool *in_memory; /* [step] */
 } writer;
 
 static const plan_step *step_at(const writer *w, size_t i) { return &w->l->steps[i]; }
 static bool by_columns(const writer *w) { return w->l->segment != NULL; }
 static const char *token_row(const writer *w) { return w->l->stage->out_rows ? "t" : "r"; }
 static kernel_form form_of(const writer *w, const plan_step *s) { return kernels[ir_opcode_of(w->m, s->op)].form; }
-static ir_value typed(const writer *w, const plan_step *s) { return ir_is(w->m, s->op, IR_RETURN) ? ir_operand(w->m, s->op, 0) : s->op; }
+static ir_value typed(const writer *w, const plan_step *s) {
+  return ir_is(w->m, s->op, IR_RETURN) ? ir_operand(w->m, s->op, 0) : s->op;
+}
 
 /* ---- pointers to rows ---- */
 static const char *declare(writer *w, const char *stem, bool written, const char *expression) {
   for (size_t i = 0; i < w->pointer_count; i++)
-    if (strcmp(w->pointers[i].expression, expression) == 0 && (w->pointers[i].name[0] == *stem)) return w->pointers[i].name;
+    if (strcmp(w->pointers[i].expression, expression) == 0 && (w->pointers[i].name[0] == *stem))
+      return w->pointers[i].name;
   const char *name = arena_printf(w->mem, "%s%zu", stem, w->pointer_count);
   w->pointers[w->pointer_count++] = (pointer){name, arena_strdup(w->mem, expression)};
   text_printf(&w->declared, "%sfloat *%s = %s;\n", written ? "" : "const ", name, expression);
@@ -52,12 +60,14 @@ static const char *buffer_at(writer *w, uint32_t buffer, uint32_t start, bool wr
   const plan_buffer *b = &w->l->p->buffers[buffer];
   const char *field = emit_field(w->mem, w->l->fields, FIELD_BUFFER, buffer), *row = b->out_rows ? "r" : token_row(w);
   const char *at = b->width == 1 ? "" : plus_start(w, start);
-  return declare(w, written ? "y" : "x", written, arena_printf(w->mem, "buffer_row(c, %s, %u, %s)%s", field, b->width, row, at));
+  return declare(w, written ? "y" : "x", written,
+                 arena_printf(w->mem, "buffer_row(c, %s, %u, %s)%s", field, b->width, row, at));
 }
 
 static const char *kept_at(writer *w, const plan_step *s, const char *at) {
-  return declare(w, "k", true, arena_printf(w->mem, "scratch_row(c, %llu, %llu, %u, r)%s", (unsigned long long)w->l->stage->scratch,
-                                            (unsigned long long)s->scratch, s->width, at));
+  return declare(w, "k", true,
+                 arena_printf(w->mem, "scratch_row(c, %llu, %llu, %u, r)%s", (unsigned long long)w->l->stage->scratch,
+                              (unsigned long long)s->scratch, s->width, at));
 }
 
 /* Where step i's result lies. */
@@ -86,7 +96,8 @@ static const char *operand_at(writer *w, const plan_step *s, size_t i) {
   case PLAN_DOT: return dot_at(w, o->index);
   case PLAN_GLOBAL:
     if (o->index == PLAN_NONE) return "0";
-    return declare(w, "w", false, arena_printf(w->mem, "c->weight[%s]", emit_field(w->mem, w->l->fields, FIELD_WEIGHT, o->index)));
+    return declare(w, "w", false,
+                   arena_printf(w->mem, "c->weight[%s]", emit_field(w->mem, w->l->fields, FIELD_WEIGHT, o->index)));
   case PLAN_INPUT: return arena_printf(w->mem, "c->%s[%s]", o->index ? "pos" : "token", token_row(w));
   }
   return "";
@@ -101,7 +112,8 @@ static bool is_by_heads(const writer *w, const plan_step *s) {
   for (size_t i = 0; i < s->operand_count; i++) {
     const plan_operand *o = &s->operands[i];
     ir_value x = ir_operand(w->m, s->op, i);
-    if (o->place == PLAN_GLOBAL ? ir_elements(ir_type_of(w->m, x)) > 1 : o->place != PLAN_INPUT && o->view.width != s->width && o->view.width > 1)
+    if (o->place == PLAN_GLOBAL ? ir_elements(ir_type_of(w->m, x)) > 1
+                                : o->place != PLAN_INPUT && o->view.width != s->width && o->view.width > 1)
       return true;
   }
   return false;
@@ -109,12 +121,14 @@ static bool is_by_heads(const writer *w, const plan_step *s) {
 
 /* May step b, behind a, stand in a's loop? */
 static bool same_loop(const writer *w, const plan_step *a, const plan_step *b) {
-  if (form_of(w, a) != FORM_VECTOR || form_of(w, b) != FORM_VECTOR || is_by_heads(w, a) != is_by_heads(w, b)) return false;
+  if (form_of(w, a) != FORM_VECTOR || form_of(w, b) != FORM_VECTOR || is_by_heads(w, a) != is_by_heads(w, b))
+    return false;
   return (by_columns(w) || a->width == b->width) && (!is_by_heads(w, a) || last_of(w, a) == last_of(w, b));
 }
 
 static bool reads_whole(const writer *w, const plan_step *s, const plan_operand *o) {
-  return o->place == PLAN_STEP && (by_columns(w) || (o->view.start == 0 && o->view.width == s->width && step_at(w, o->index)->width == s->width));
+  return o->place == PLAN_STEP && (by_columns(w) || (o->view.start == 0 && o->view.width == s->width &&
+                                                     step_at(w, o->index)->width == s->width));
 }
 
 static void find_runs(writer *w) {
@@ -125,7 +139,8 @@ static void find_runs(writer *w) {
     if (form_of(w, s) != FORM_VECTOR) continue;
     bool joins = i > 0 && same_loop(w, step_at(w, i - 1), s);
     for (size_t j = 0; j < s->operand_count && joins; j++)
-      if (s->operands[j].place == PLAN_STEP && w->run[s->operands[j].index] == run) joins = reads_whole(w, s, &s->operands[j]);
+      if (s->operands[j].place == PLAN_STEP && w->run[s->operands[j].index] == run)
+        joins = reads_whole(w, s, &s->operands[j]);
     if (!joins) run++;
     w->run[i] = run;
   }
@@ -141,10 +156,14 @@ static void put_attr(writer *w, const plan_step *s, const char *name, size_t n, 
   ir_attr_key key;
   char word[64] = {0};
   if (n >= sizeof word || !ir_attr_find(memcpy(word, name, n), &key)) return;
-  if (key == IR_ATTR_EPS) emit_float(out, ir_eps(w->m, s->op));
-  else if (!ir_has_attr(w->m, s->op, key)) text_puts(out, otherwise);
-  else if (ir_attr_kind_of(key) == IR_KIND_INT) text_printf(out, "%lld", (long long)ir_attr_int(w->m, s->op, key, 0));
-  else emit_float(out, ir_attr_float(w->m, s->op, key, 0));
+  if (key == IR_ATTR_EPS)
+    emit_float(out, ir_eps(w->m, s->op));
+  else if (!ir_has_attr(w->m, s->op, key))
+    text_puts(out, otherwise);
+  else if (ir_attr_kind_of(key) == IR_KIND_INT)
+    text_printf(out, "%lld", (long long)ir_attr_int(w->m, s->op, key, 0));
+  else
+    emit_float(out, ir_attr_float(w->m, s->op, key, 0));
 }
 
 typedef const char *(*operand_text)(writer *w, const plan_step *s, size_t i);
@@ -155,7 +174,8 @@ static uint32_t axis_in(const writer *w, const plan_step *s) {
 }
 
 static const char *rotary_at(writer *w, const plan_step *s) {
-  return arena_printf(w->mem, "c->rotary[%s] + (size_t)c->pos[%s] * %u", emit_field(w->mem, w->l->fields, FIELD_ROTARY, s->rotary), token_row(w),
+  return arena_printf(w->mem, "c->rotary[%s] + (size_t)c->pos[%s] * %u",
+                      emit_field(w->mem, w->l->fields, FIELD_ROTARY, s->rotary), token_row(w),
                       2 * w->l->p->rotary[s->rotary].pairs);
 }
 
@@ -226,9 +246,11 @@ static const char *vector_operand(writer *w, const plan_step *s, size_t i) {
     const char *column = heads ? "" : plus_start(w, s->shift);
     return load_text(w, s, at, *column ? arena_printf(w->mem, "%s + j", column + 3) : "j");
   }
-  if (o->place != PLAN_DOT && o->place != PLAN_STEP ? o->view.width == 1 && s->width > 1 : !by_columns(w) && o->view.width == 1 && s->width > 1)
+  if (o->place != PLAN_DOT && o->place != PLAN_STEP ? o->view.width == 1 && s->width > 1
+                                                    : !by_columns(w) && o->view.width == 1 && s->width > 1)
     return arena_printf(w->mem, "v_splat(%s[0])", at);
-  if (heads && o->place != PLAN_DOT && o->view.width != s->width) return arena_printf(w->mem, "v_splat(%s[h / %u])", at, last_of(w, s));
+  if (heads && o->place != PLAN_DOT && o->view.width != s->width)
+    return arena_printf(w->mem, "v_splat(%s[h / %u])", at, last_of(w, s));
   return load_text(w, s, at, heads ? "h + j" : "j");
 }
 
@@ -239,8 +261,10 @@ static void put_vector(writer *w, size_t i, const char *indent) {
   put_code(w, s, "", vector_operand, w->out);
   text_puts(w->out, ";\n");
   if (!w->in_memory[i]) return;
-  if (is_full(w, s)) text_printf(w->out, "%sv_store(%s + %s, v%zu);\n", indent, result_at(w, i), index, i);
-  else text_printf(w->out, "%sv_store_part(%s + %s, v%zu, %s);\n", indent, result_at(w, i), index, i, columns_left(w, s));
+  if (is_full(w, s))
+    text_printf(w->out, "%sv_store(%s + %s, v%zu);\n", indent, result_at(w, i), index, i);
+  else
+    text_printf(w->out, "%sv_store_part(%s + %s, v%zu, %s);\n", indent, result_at(w, i), index, i, columns_left(w, s));
 }
 
 static size_t put_run(writer *w, size_t i) {
@@ -278,10 +302,12 @@ static void put_axis(writer *w, size_t i) {
   bool heads = ir_type_of(w->m, s->op).rank == 4;
   const char *y = result_at(w, i);
   if (heads) {
-    const char *count = by_columns(w) ? arena_printf(w->mem, "n / %u", last_of(w, s)) : arena_printf(w->mem, "%u", s->width / last_of(w, s));
+    const char *count = by_columns(w) ? arena_printf(w->mem, "n / %u", last_of(w, s))
+                                      : arena_printf(w->mem, "%u", s->width / last_of(w, s));
     text_printf(w->out, "for (uint32_t h = 0; h < %s; h++) ", count);
-    y = ir_operand_count(w->m, s->op) && kernels[ir_opcode_of(w->m, s->op)].code[0] == '$' ? arena_printf(w->mem, "(%s + h * %u)", y, last_of(w, s))
-                                                                                         : arena_printf(w->mem, "%s + h * %u", y, last_of(w, s));
+    y = ir_operand_count(w->m, s->op) && kernels[ir_opcode_of(w->m, s->op)].code[0] == '$'
+            ? arena_printf(w->mem, "(%s + h * %u)", y, last_of(w, s))
+            : arena_printf(w->mem, "%s + h * %u", y, last_of(w, s));
   }
   put_code(w, s, y, axis_operand, w->out);
   text_puts(w->out, "\n");
@@ -297,9 +323,11 @@ static void put_concat(writer *w, size_t i) {
   const char *y = result_at(w, i);
   for (size_t j = 0; j < s->operand_count; j++) {
     uint32_t n = s->operands[j].view.width / outer;
-    if (outer > 1) text_printf(w->out, "for (uint32_t h = 0; h < %u; h++) copy(%s + h * %u + %u, %s + h * %u, %u);\n", outer, y, total, at,
-                               operand_at(w, s, j), n, n);
-    else text_printf(w->out, "copy(%s + %u, %s, %u);\n", y, at, operand_at(w, s, j), n);
+    if (outer > 1)
+      text_printf(w->out, "for (uint32_t h = 0; h < %u; h++) copy(%s + h * %u + %u, %s + h * %u, %u);\n", outer, y,
+                  total, at, operand_at(w, s, j), n, n);
+    else
+      text_printf(w->out, "copy(%s + %u, %s, %u);\n", y, at, operand_at(w, s, j), n);
     at += n;
   }
 }
@@ -309,8 +337,11 @@ static void put_append(writer *w, size_t i) {
   const plan_state *state = &w->l->p->states[s->state];
   const char *field = emit_field(w->mem, w->l->fields, FIELD_STATE, s->state), *t = token_row(w);
   const char *columns = by_columns(w) ? "column, n" : arena_printf(w->mem, "0, %u", s->width);
-  text_printf(w->out, "append_%s(c->state[%s] + (size_t)c->slot[%s] * c->context * %u, c->context, (uint32_t)c->pos[%s], %s, %s, %u);\n",
-              state->keys ? "keys" : "values", field, t, state->floats_per_pos, t, operand_at(w, s, 1), columns, state->head_dim);
+  text_printf(w->out,
+              "append_%s(c->state[%s] + (size_t)c->slot[%s] * c->context * %u, c->context, (uint32_t)c->pos[%s], %s, "
+              "%s, %u);\n",
+              state->keys ? "keys" : "values", field, t, state->floats_per_pos, t, operand_at(w, s, 1), columns,
+              state->head_dim);
 }
 
 /* ---- products with a bias, and those that are stored as they are ---- */
@@ -323,13 +354,17 @@ static void put_roots(writer *w) {
     text_puts(w->out, "for (uint32_t j = 0; j < n; j += VL) {\n");
     text_printf(w->out, "  const vf v = v_load(d%u + j)", i); /* the block is whole tiles */
     if (r->bias != PLAN_NONE) {
-      const char *b = declare(w, "w", false, arena_printf(w->mem, "c->weight[%s]", emit_field(w->mem, w->l->fields, FIELD_WEIGHT, r->bias)));
-      text_printf(w->out, full ? " + v_load(%s%s + j)" : " + v_load_part(%s%s + j, n - j, 0)", b, plus_start(w, r->row0));
+      const char *b =
+          declare(w, "w", false,
+                  arena_printf(w->mem, "c->weight[%s]", emit_field(w->mem, w->l->fields, FIELD_WEIGHT, r->bias)));
+      text_printf(w->out, full ? " + v_load(%s%s + j)" : " + v_load_part(%s%s + j, n - j, 0)", b,
+                  plus_start(w, r->row0));
     }
     text_puts(w->out, ";\n");
     if (r->bias != PLAN_NONE) text_printf(w->out, "  v_store(d%u + j, v);\n", i);
     if (r->buffer != PLAN_NONE)
-      text_printf(w->out, full ? "  v_store(%s + j, v);\n" : "  v_store_part(%s + j, v, n - j);\n", buffer_at(w, r->buffer, r->row0, true));
+      text_printf(w->out, full ? "  v_store(%s + j, v);\n" : "  v_store_part(%s + j, v, n - j);\n",
+                  buffer_at(w, r->buffer, r->row0, true));
     text_puts(w->out, "}\n");
   }
 }
@@ -349,9 +384,12 @@ void emit_steps(const emit_list *l, text *out) {
       i = put_run(&w, i);
       continue;
     }
-    if (op == IR_CONCAT) put_concat(&w, i);
-    else if (op == IR_CACHE_APPEND) put_append(&w, i);
-    else put_axis(&w, i);
+    if (op == IR_CONCAT)
+      put_concat(&w, i);
+    else if (op == IR_CACHE_APPEND)
+      put_append(&w, i);
+    else
+      put_axis(&w, i);
     i++;
   }
   for (uint32_t i = 0; l->segment && i < l->segment->root_count; i++)

@@ -27,8 +27,10 @@ void emit_header(const char *s, text *out) {
   for (size_t n; *s; s += n) {
     n = line_length(s);
     const char *next = s + n;
-    if (starts(s, "#if !defined(TAPER_") && starts(next, "#include \"")) n += line_length(next), n += line_length(s + n);
-    else text_put(out, s, n);
+    if (starts(s, "#if !defined(TAPER_") && starts(next, "#include \""))
+      n += line_length(next), n += line_length(s + n);
+    else
+      text_put(out, s, n);
   }
 }
 
@@ -60,7 +62,8 @@ static void put_lines(const char *value, size_t indent, text *out) {
   if (out->size && out->data[out->size - 1] != '\n') text_puts(out, "\n");
 }
 
-static bool put_line(const char *s, size_t n, const emit_value *values, size_t count, text *out, const char **out_problem) {
+static bool put_line(const char *s, size_t n, const emit_value *values, size_t count, text *out,
+                     const char **out_problem) {
   size_t indent = strspn(s, " "), word = word_length(s + indent);
   bool alone = starts(s + indent, "P_") && s[indent + word] == '\n';
   for (size_t i = 0; i < n;) {
@@ -87,7 +90,10 @@ static bool put_line(const char *s, size_t n, const emit_value *values, size_t c
   return true;
 }
 
-typedef struct conditions { bool active[16], taken[16]; size_t depth; } conditions;
+typedef struct conditions {
+  bool active[16], taken[16];
+  size_t depth;
+} conditions;
 
 /* #if P_X, #else, #endif. 1: was one; 0: an ordinary line; -1: wrong. */
 static int step_condition(conditions *c, const char *s, const emit_value *values, size_t n) {
@@ -101,14 +107,17 @@ static int step_condition(conditions *c, const char *s, const emit_value *values
   }
   if (!starts(s, "#else") && !starts(s, "#endif")) return 0;
   if (!c->depth) return -1;
-  if (starts(s, "#endif")) c->depth--;
-  else c->active[c->depth] = c->active[c->depth - 1] && !c->taken[c->depth];
+  if (starts(s, "#endif"))
+    c->depth--;
+  else
+    c->active[c->depth] = c->active[c->depth - 1] && !c->taken[c->depth];
   return 1;
 }
 
 bool emit_specialise(const char *s, const emit_value *values, size_t n, text *out, const char **out_problem) {
   conditions c = {.active = {true}};
-  if (starts(s, "#ifndef P_NAME")) { /* what serves the template alone */
+  if (starts(s, "/*")) s += line_length(s); /* what the file is */
+  if (starts(s, "#ifndef P_NAME")) {        /* what serves the template alone */
     while (*s && !starts(s, "#endif")) s += line_length(s);
     s += line_length(s);
   }

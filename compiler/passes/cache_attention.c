@@ -1,5 +1,6 @@
-/* cache_attention.c - from entry `forward`, which sees whole sequences, makes entry `decode`, which sees the next tokens of sequences whose keys and
-   values are states: one graph for a step (T = 1) and for a chunk of a prompt (docs/adr/0003-one-inference-entry.md). */
+/* cache_attention.c - from entry `forward`, which sees whole sequences, makes entry `decode`, which sees the next
+   tokens of sequences whose keys and values are states: one graph for a step (T = 1) and for a chunk of a prompt
+   (docs/adr/0003-one-inference-entry.md). */
 #include "compiler/passes/pass.h"
 
 #include <math.h>
@@ -15,7 +16,9 @@ typedef struct copier {
   int64_t context;
 } copier;
 
-static ir_value copied(const copier *k, ir_value v) { return v.id && ir_region_of(k->c->m, v).id != IR_GLOBALS.id ? k->to[v.id] : v; }
+static ir_value copied(const copier *k, ir_value v) {
+  return v.id && ir_region_of(k->c->m, v).id != IR_GLOBALS.id ? k->to[v.id] : v;
+}
 
 static ir_attr *attrs_of(copier *k, ir_value v, size_t *out_n) {
   *out_n = ir_attr_count(k->c->m, v);
@@ -77,7 +80,8 @@ static void copy_attention(copier *k, ir_value v) {
     state[i] = IR_BUILD(&k->b, IR_CACHE_APPEND, state[i], copied(k, ir_operand(m, v, 1 + i)), k->pos, k->len);
   size_t n;
   const ir_attr *attrs = attrs_of(k, v, &n);
-  k->to[v.id] = ir_build(&k->b, IR_CACHE_ATTENTION, (ir_value[]){copied(k, ir_operand(m, v, 0)), state[0], state[1], k->pos, k->len}, 5, attrs, n);
+  k->to[v.id] = ir_build(&k->b, IR_CACHE_ATTENTION,
+                         (ir_value[]){copied(k, ir_operand(m, v, 0)), state[0], state[1], k->pos, k->len}, 5, attrs, n);
   k->done += 2;
 }
 
@@ -96,8 +100,10 @@ static void copy_ops(copier *k, ir_region forward) {
   for (ir_value v = ir_first(m, forward); v.id; v = ir_next(m, v)) {
     if (ir_is(m, v, IR_ARG)) continue;
     k->b.loc = ir_loc_of(m, v), k->b.name = ir_name_of(m, v);
-    if (ir_is(m, v, IR_ATTENTION)) copy_attention(k, v);
-    else copy_op(k, v);
+    if (ir_is(m, v, IR_ATTENTION))
+      copy_attention(k, v);
+    else
+      copy_op(k, v);
   }
 }
 
@@ -107,9 +113,12 @@ bool pass_cache_attention(pass_context *c) {
   ir_region forward = ir_entry_find(c->m, "forward");
   if (!forward.id || ir_entry_find(c->m, "decode").id) return true;
   double context = 0;
-  if (!ir_module_param(c->m, "context", &context) || !(context >= 1 && context <= INT32_MAX && context == floor(context))) {
-    diag_report(c->sink, DC_PLAN_PARAM, place_of(c->m, forward),
-                "module '%s' has no parameter 'context' (a whole number from 1); the cache needs it: add `param context = N`", ir_module_name(c->m));
+  if (!ir_module_param(c->m, "context", &context) ||
+      !(context >= 1 && context <= INT32_MAX && context == floor(context))) {
+    diag_report(
+        c->sink, DC_PLAN_PARAM, place_of(c->m, forward),
+        "module '%s' has no parameter 'context' (a whole number from 1); the cache needs it: add `param context = N`",
+        ir_module_name(c->m));
     return false;
   }
   copier k = {.c = c, .context = (int64_t)context, .to = ARENA_ARRAY(&c->scratch, ir_value, ir_value_limit(c->m))};

@@ -1,9 +1,11 @@
 /*
- * fuse_epilogue.c - attribute `group` on every op of entry `decode`: the stage that executes it. Groups ascend along every edge. Below -O2 an op is
- * a stage of its own. At -O2
+ * fuse_epilogue.c - attribute `group` on every op of entry `decode`: the stage that executes it. Groups ascend along
+ * every edge. Below -O2 an op is a stage of its own. At -O2
  *   - linears share the first linear stage that all they read comes before;
- *   - what follows a linear column by column or head by head (bias, residual, activation, rope, cache write) joins its stage;
- *   - row-wise ops that only linears read (a norm's statistic, an explicit scale) wait for the stage of these linears, whose input load computes them;
+ *   - what follows a linear column by column or head by head (bias, residual, activation, rope, cache write) joins its
+ * stage;
+ *   - row-wise ops that only linears read (a norm's statistic, an explicit scale) wait for the stage of these linears,
+ * whose input load computes them;
  *   - other row-wise ops share a stage that works on whole rows.
  */
 #include "compiler/analysis/execution.h"
@@ -12,7 +14,7 @@
 #include <string.h>
 
 #define NO_STAGE (-1)
-#define WAITS (-2) /* until the linear that reads it has a stage */
+#define WAITS (-2)   /* until the linear that reads it has a stage */
 #define MAX_CHAIN 32 /* ops that wait for one linear */
 #define MAX_UNIT 512 /* columns: a wider unit would leave workers idle */
 
@@ -66,7 +68,8 @@ static bool may_wait(fuser *f, ir_value v, int depth);
 static bool reader_takes(fuser *f, ir_value reader, ir_value v, int depth) {
   if (f->out[reader.id] != f->out[v.id]) return false;
   if (execution_class_of(f->m, reader) == EXEC_LINEAR) return true;
-  if (ir_is(f->m, reader, IR_ROW_SCALE) && ir_same(ir_operand(f->m, reader, 1), v) && execution_width(f->m, v) == 1) return true;
+  if (ir_is(f->m, reader, IR_ROW_SCALE) && ir_same(ir_operand(f->m, reader, 1), v) && execution_width(f->m, v) == 1)
+    return true;
   return may_wait(f, reader, depth + 1);
 }
 
@@ -125,7 +128,10 @@ static bool joins(fuser *f, ir_value v, execution_class k, int32_t s) {
   if (f->kind[s] != STAGE_LINEAR || !follows(f, v, s)) return false;
   uint64_t a = execution_last(f->m, v), b = 16;
   if (k == EXEC_HEAD) {
-    while (b) { uint64_t t = a % b; a = b, b = t; }
+    while (b) {
+      uint64_t t = a % b;
+      a = b, b = t;
+    }
     return execution_last(f->m, v) / a * 16 <= MAX_UNIT;
   }
   return k == EXEC_COLUMN || k == EXEC_APPEND;
@@ -133,7 +139,9 @@ static bool joins(fuser *f, ir_value v, execution_class k, int32_t s) {
 
 static int32_t place(fuser *f, ir_value v, execution_class k) {
   int32_t last = f->source[v.id], settled = settled_stage(f, v, 0);
-  if (k == EXEC_LINEAR) return settled > last && f->kind[settled] == STAGE_LINEAR ? settled : find_stage(f, last + 1, STAGE_LINEAR, f->out[v.id]);
+  if (k == EXEC_LINEAR)
+    return settled > last && f->kind[settled] == STAGE_LINEAR ? settled
+                                                              : find_stage(f, last + 1, STAGE_LINEAR, f->out[v.id]);
   if (k == EXEC_ATTENTION) return add_stage(f, STAGE_ATTENTION, false);
   bool can_join = joins(f, v, k, last);
   if (can_join && f->kind[last] == STAGE_LINEAR) return last;
@@ -170,7 +178,8 @@ bool pass_fuse_epilogue(pass_context *c) {
   if (!entry.id) return true;
   uint32_t n = ir_value_limit(c->m);
   fuser f = {.m = c->m, .scratch = &c->scratch, .out = execution_out_rows(c->m, entry, &c->scratch)};
-  f.alone = ARENA_ARRAY(&c->scratch, bool, n), f.source = ARENA_ARRAY(&c->scratch, int32_t, n), f.stage = ARENA_ARRAY(&c->scratch, int32_t, n);
+  f.alone = ARENA_ARRAY(&c->scratch, bool, n), f.source = ARENA_ARRAY(&c->scratch, int32_t, n),
+  f.stage = ARENA_ARRAY(&c->scratch, int32_t, n);
   f.prologue = ARENA_ARRAY(&c->scratch, bool, n), f.waits = ARENA_ARRAY(&c->scratch, int8_t, n);
   f.kind = ARENA_ARRAY(&c->scratch, stage_kind, n), f.stage_out = ARENA_ARRAY(&c->scratch, bool, n);
   if (c->options->level >= 2) {

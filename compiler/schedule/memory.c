@@ -43,13 +43,16 @@ static bool overlap(const plan_buffer *a, uint64_t offset, const plan_buffer *b)
   return a->first <= b->last && b->first <= a->last && offset < b->offset + b->width && b->offset < offset + a->width;
 }
 
-/* May `b` take the place of `x`, which one step of its stage reads for the last time? The step must be the one that makes b, column by column. */
+/* May `b` take the place of `x`, which one step of its stage reads for the last time? The step must be the one that
+ * makes b, column by column. */
 static bool may_replace(const planner *k, const plan_buffer *b, const plan_buffer *x) {
   if (x->last != b->first || x->first == b->first || x->width != b->width || x->out_rows != b->out_rows) return false;
-  if (!ir_op_has(ir_opcode_of(k->m, b->value), OPF_ELEMENTWISE) || execution_class_of(k->m, b->value) != EXEC_COLUMN) return false;
+  if (!ir_op_has(ir_opcode_of(k->m, b->value), OPF_ELEMENTWISE) || execution_class_of(k->m, b->value) != EXEC_COLUMN)
+    return false;
   bool direct = false;
   for (const plan_use *u = k->uses[x->value.id]; u; u = u->next) {
-    if (execution_class_of(k->m, u->user) == EXEC_ALIAS) continue; /* a probe: read at the end of the stage that made it */
+    if (execution_class_of(k->m, u->user) == EXEC_ALIAS)
+      continue; /* a probe: read at the end of the stage that made it */
     if (k->key[u->user.id] != k->key[b->value.id]) continue;
     if (!ir_same(u->user, b->value) || u->view.start || u->view.width != x->width) return false;
     direct = true;
@@ -68,7 +71,8 @@ static bool place(const planner *k, bool *placed, uint32_t self) {
   plan *p = k->p;
   plan_buffer *b = &p->buffers[self];
   for (uint32_t i = 0; i < p->buffer_count; i++) {
-    if (!placed[i] || !may_replace(k, b, &p->buffers[i]) || !is_free(p, placed, self, p->buffers[i].offset, i)) continue;
+    if (!placed[i] || !may_replace(k, b, &p->buffers[i]) || !is_free(p, placed, self, p->buffers[i].offset, i))
+      continue;
     b->offset = p->buffers[i].offset;
     return true;
   }

@@ -6,12 +6,17 @@
 
 #define KEY_STEP ((int64_t)1 << 24) /* room for the ops of a group that is taken apart */
 
-typedef struct group { int64_t key; ir_value *ops; size_t count; } group;
+typedef struct group {
+  int64_t key;
+  ir_value *ops;
+  size_t count;
+} group;
 
 static bool refuse(planner *k, ir_value v, const char *why) {
   text t = {0};
   ir_print_op(k->m, v, &t);
-  diag_report(k->sink, DC_PLAN_OP, ir_loc_of(k->m, v), "target '%s' cannot execute `%s`: %s", k->target->name, t.data ? t.data : "?", why);
+  diag_report(k->sink, DC_PLAN_OP, ir_loc_of(k->m, v), "target '%s' cannot execute `%s`: %s", k->target->name,
+              t.data ? t.data : "?", why);
   text_free(&t);
   return false;
 }
@@ -19,8 +24,12 @@ static bool refuse(planner *k, ir_value v, const char *why) {
 static bool check_op(planner *k, ir_value v) {
   const ir_module *m = k->m;
   execution_class c = execution_class_of(m, v);
-  if (c == EXEC_REFUSED) return refuse(k, v, ir_is(m, v, IR_ATTENTION) ? "run cache-attention first" : "it is no op of an inference entry over f32[B,T,...]");
-  if (ir_is(m, v, IR_ROPE) && !ir_is(m, ir_operand(m, v, 1), IR_POSITIONS)) return refuse(k, v, "its positions must come from `positions`");
+  if (c == EXEC_REFUSED)
+    return refuse(k, v,
+                  ir_is(m, v, IR_ATTENTION) ? "run cache-attention first"
+                                            : "it is no op of an inference entry over f32[B,T,...]");
+  if (ir_is(m, v, IR_ROPE) && !ir_is(m, ir_operand(m, v, 1), IR_POSITIONS))
+    return refuse(k, v, "its positions must come from `positions`");
   if (c == EXEC_NONE || c == EXEC_ALIAS) return true;
   if (!execution_width(m, v) && c != EXEC_APPEND) return refuse(k, v, "a row of it is too large");
   for (size_t i = 0; i < ir_operand_count(m, v); i++) {
@@ -28,10 +37,13 @@ static bool check_op(planner *k, ir_value v) {
     if (!x.id) continue;
     ir_type t = ir_type_of(m, x);
     bool global = ir_region_of(m, x).id == IR_GLOBALS.id, fine = t.state || t.dtype == IR_I32 || execution_is_row(m, x);
-    if (global && (t.dtype != IR_F32 || t.rank > 2)) return refuse(k, v, "a global operand must be an f32 vector or matrix");
-    if (ir_is(m, x, IR_ARG) && !t.state && t.dtype != IR_I32) return refuse(k, v, "the arguments of decode are tokens, pos, len and states");
+    if (global && (t.dtype != IR_F32 || t.rank > 2))
+      return refuse(k, v, "a global operand must be an f32 vector or matrix");
+    if (ir_is(m, x, IR_ARG) && !t.state && t.dtype != IR_I32)
+      return refuse(k, v, "the arguments of decode are tokens, pos, len and states");
     if (!global && !fine) return refuse(k, v, "an operand is neither a row f32[B,T,...] nor global");
-    if (t.dtype == IR_I32 && t.rank == 2 && !ir_is(m, x, IR_ARG) && !ir_is(m, x, IR_POSITIONS)) return refuse(k, v, "ids must be an argument or positions");
+    if (t.dtype == IR_I32 && t.rank == 2 && !ir_is(m, x, IR_ARG) && !ir_is(m, x, IR_POSITIONS))
+      return refuse(k, v, "ids must be an argument or positions");
   }
   return true;
 }
@@ -40,7 +52,8 @@ static bool check_entry(planner *k, ir_region entry) {
   bool ok = true;
   for (ir_value v = ir_first(k->m, entry); v.id; v = ir_next(k->m, v)) ok &= check_op(k, v);
   ir_value ret = ir_last(k->m, entry), logits = ir_operand(k->m, ret, 0);
-  if (ok && (ir_region_of(k->m, logits).id == IR_GLOBALS.id || !execution_is_row(k->m, logits) || ir_type_of(k->m, logits).rank != 3))
+  if (ok && (ir_region_of(k->m, logits).id == IR_GLOBALS.id || !execution_is_row(k->m, logits) ||
+             ir_type_of(k->m, logits).rank != 3))
     return refuse(k, ret, "the first result must be f32[B,T,vocab]");
   return ok;
 }
@@ -96,7 +109,9 @@ static void assign_keys(planner *k, ir_region entry) {
   int64_t next = 0;
   for (ir_value v = ir_first(k->m, entry); v.id && !given; v = ir_next(k->m, v)) {
     execution_class c = execution_class_of(k->m, v);
-    k->key[v.id] = c == EXEC_NONE ? PLAN_NO_KEY : c == EXEC_ALIAS || c == EXEC_SLICE ? operand_key(k, v) : next++ * KEY_STEP;
+    k->key[v.id] = c == EXEC_NONE                       ? PLAN_NO_KEY
+                   : c == EXEC_ALIAS || c == EXEC_SLICE ? operand_key(k, v)
+                                                        : next++ * KEY_STEP;
   }
   k->key[ir_last(k->m, entry).id] = PLAN_LAST_KEY;
 }
@@ -106,7 +121,11 @@ static int by_key(const void *a, const void *b) {
   return x->key < y->key ? -1 : x->key > y->key;
 }
 
-typedef struct keyed { int64_t key; uint32_t order; ir_value v; } keyed;
+typedef struct keyed {
+  int64_t key;
+  uint32_t order;
+  ir_value v;
+} keyed;
 static int by_key_then_order(const void *a, const void *b) {
   const keyed *x = a, *y = b;
   if (x->key != y->key) return x->key < y->key ? -1 : 1;
@@ -117,7 +136,8 @@ static size_t collect_groups(planner *k, ir_region entry, group **out) {
   size_t n = 0, count = 0;
   keyed *all = ARENA_ARRAY(&k->scratch, keyed, ir_value_limit(k->m));
   for (ir_value v = ir_first(k->m, entry); v.id; v = ir_next(k->m, v))
-    if (k->key[v.id] != PLAN_NO_KEY && k->key[v.id] != PLAN_LAST_KEY) all[n] = (keyed){k->key[v.id], (uint32_t)n, v}, n++;
+    if (k->key[v.id] != PLAN_NO_KEY && k->key[v.id] != PLAN_LAST_KEY)
+      all[n] = (keyed){k->key[v.id], (uint32_t)n, v}, n++;
   qsort(all, n, sizeof *all, by_key_then_order);
   group *groups = ARENA_ARRAY(&k->scratch, group, n + 1);
   ir_value *ops = ARENA_ARRAY(&k->scratch, ir_value, n + 1);
@@ -161,8 +181,9 @@ static bool build_groups(planner *k, const group *groups, size_t n) {
       continue;
     }
     if (groups[i].count > 1)
-      diag_remark(k->sink, "fuse-epilogue", true, ir_loc_of(k->m, groups[i].ops[0]), "%zu ops of group %lld cannot share a stage; each gets its own",
-                  groups[i].count, (long long)(groups[i].key / KEY_STEP));
+      diag_remark(k->sink, "fuse-epilogue", true, ir_loc_of(k->m, groups[i].ops[0]),
+                  "%zu ops of group %lld cannot share a stage; each gets its own", groups[i].count,
+                  (long long)(groups[i].key / KEY_STEP));
     if (!build_singly(k, &groups[i])) return false;
   }
   return true;
@@ -189,7 +210,8 @@ static void add_probes(planner *k, ir_region entry) {
     uint32_t buffer = k->buffer[plan_view_of(k, v).owner.id];
     ir_value inverse = ir_operand(k->m, v, 1);
     uint32_t scale = inverse.id ? plan_weight_for(k, inverse, false, 0, 1) : PLAN_NONE;
-    p->probes[p->probe_count++] = (plan_probe){.op = v, .stage = p->buffers[buffer].first, .buffer = buffer, .inv_scale = scale};
+    p->probes[p->probe_count++] =
+        (plan_probe){.op = v, .stage = p->buffers[buffer].first, .buffer = buffer, .inv_scale = scale};
   }
 }
 
@@ -198,7 +220,8 @@ static bool read_params(planner *k, ir_region entry) {
   double context = 0;
   ir_value ret = ir_last(k->m, entry);
   if (!ir_module_param(k->m, "context", &context) || !(context >= 1 && context <= 1 << 30)) {
-    diag_report(k->sink, DC_PLAN_PARAM, ir_loc_of(k->m, ret), "module '%s' has no parameter 'context' between 1 and 2^30; add it", ir_module_name(k->m));
+    diag_report(k->sink, DC_PLAN_PARAM, ir_loc_of(k->m, ret),
+                "module '%s' has no parameter 'context' between 1 and 2^30; add it", ir_module_name(k->m));
     return false;
   }
   p->context = (uint32_t)context;
@@ -236,7 +259,8 @@ static bool run(planner *k) {
   finish_logits(k, ir_last(k->m, p->entry));
   plan_settle_tables(k);
   if (!plan_lay_out(k)) {
-    diag_report(k->sink, DC_PLAN_SIZE, ir_loc_of(k->m, ir_last(k->m, p->entry)), "a row of all buffers exceeds 2^32 floats; use a smaller model");
+    diag_report(k->sink, DC_PLAN_SIZE, ir_loc_of(k->m, ir_last(k->m, p->entry)),
+                "a row of all buffers exceeds 2^32 floats; use a smaller model");
     return false;
   }
   add_probes(k, p->entry);
@@ -251,7 +275,8 @@ plan *plan_make(const ir_module *m, const char *target, diag_sink *sink) {
     return NULL;
   }
   if (!entry.id) {
-    diag_report(sink, DC_PLAN_ENTRY, (diag_loc){0}, "module '%s' has no entry 'decode'; run the pass cache-attention on one with an entry 'forward'",
+    diag_report(sink, DC_PLAN_ENTRY, (diag_loc){0},
+                "module '%s' has no entry 'decode'; run the pass cache-attention on one with an entry 'forward'",
                 ir_module_name(m));
     return NULL;
   }

@@ -1,12 +1,12 @@
 /*
- * plan.h - the schedule of one entry: stages, exchanges, memory; parametric in the number of workers. Docs: docs/plan.md
+ * plan.h - the schedule of one entry: stages, exchanges, memory; parametric in the number of workers. Docs:
+ * docs/plan.md
  *
- * A value's row (one token) is a vector of `width` floats. A stage computes rows of values from buffers and leaves rows in buffers or
- * states; an exchange (all workers see it) follows. Within a stage:
- *   rows       a worker owns rows and runs the steps on each: any row-wise graph
- *   linear     a prologue, which every worker runs on all rows for itself; then segments, whose units (ranges of output columns) the
- *              workers own: dot products of weight tiles with rows, then the steps of the epilogue on those columns
- *   attention  units are (row, key head)
+ * A value's row (one token) is a vector of `width` floats. A stage computes rows of values from buffers and leaves rows
+ * in buffers or states; an exchange (all workers see it) follows. Within a stage: rows       a worker owns rows and
+ * runs the steps on each: any row-wise graph linear     a prologue, which every worker runs on all rows for itself;
+ * then segments, whose units (ranges of output columns) the workers own: dot products of weight tiles with rows, then
+ * the steps of the epilogue on those columns attention  units are (row, key head)
  */
 #ifndef TAPERC_PLAN_H
 #define TAPERC_PLAN_H
@@ -15,7 +15,8 @@
 
 typedef struct plan plan;
 
-/* Plans entry `decode` of a module that went through cache-attention and fuse-epilogue. NULL: reported in the sink. The module outlives the plan. */
+/* Plans entry `decode` of a module that went through cache-attention and fuse-epilogue. NULL: reported in the sink. The
+ * module outlives the plan. */
 plan *plan_make(const ir_module *m, const char *target, diag_sink *sink);
 void plan_free(plan *p);
 void plan_print(const plan *p, text *out);
@@ -33,7 +34,7 @@ typedef enum plan_kind { PLAN_ROWS, PLAN_LINEAR, PLAN_ATTENTION } plan_kind;
 
 typedef struct plan_weight {
   uint32_t tensor;
-  bool tiles;               /* else rows as stored */
+  bool tiles; /* else rows as stored */
   uint32_t row0, rows, cols, read_rows;
 } plan_weight;
 
@@ -50,7 +51,10 @@ typedef struct plan_state {
   bool keys; /* [heads][context/16][head_dim][16]; else [heads][context][head_dim to a multiple of 16] */
 } plan_state;
 
-typedef struct plan_rotary { ir_value op; uint32_t pairs; } plan_rotary;
+typedef struct plan_rotary {
+  ir_value op;
+  uint32_t pairs;
+} plan_rotary;
 
 typedef struct plan_probe {
   ir_value op;
@@ -65,28 +69,30 @@ typedef struct plan_view {
 
 /* Where a value lies, seen from a stage. */
 typedef enum plan_place {
-  PLAN_OUTSIDE, /* in a buffer, from an earlier stage */
-  PLAN_STEP,    /* computed by a step of the same list */
+  PLAN_OUTSIDE,  /* in a buffer, from an earlier stage */
+  PLAN_STEP,     /* computed by a step of the same list */
   PLAN_PROLOGUE, /* computed by the prologue, kept for every row */
-  PLAN_DOT,     /* columns of a root of the segment */
-  PLAN_GLOBAL,  /* a global value */
-  PLAN_INPUT    /* tokens, positions, states */
+  PLAN_DOT,      /* columns of a root of the segment */
+  PLAN_GLOBAL,   /* a global value */
+  PLAN_INPUT     /* tokens, positions, states */
 } plan_place;
 
 typedef struct plan_operand {
   plan_place place;
   plan_view view;
-  uint32_t index; /* OUTSIDE: buffer; STEP, PROLOGUE: step; DOT: root; GLOBAL: weight (PLAN_NONE: a gate); INPUT: 0 tokens, 1 positions, else 2 + state */
+  uint32_t index; /* OUTSIDE: buffer; STEP, PROLOGUE: step; DOT: root; GLOBAL: weight (PLAN_NONE: a gate); INPUT: 0
+                     tokens, 1 positions, else 2 + state */
 } plan_operand;
 
 typedef struct plan_step {
   ir_value op;
-  uint32_t shift, width; /* epilogue: column j of the segment is column shift + j of the value; width of all of it in other lists */
+  uint32_t shift,
+      width; /* epilogue: column j of the segment is column shift + j of the value; width of all of it in other lists */
   plan_operand *operands;
   size_t operand_count;
-  uint32_t buffer;       /* where it is stored, or PLAN_NONE */
-  bool kept;             /* prologue: read by roots or the epilogue */
-  uint64_t scratch;      /* floats: into the worker's scratch (a row or block), or, kept, into the part that is a row's */
+  uint32_t buffer;  /* where it is stored, or PLAN_NONE */
+  bool kept;        /* prologue: read by roots or the epilogue */
+  uint64_t scratch; /* floats: into the worker's scratch (a row or block), or, kept, into the part that is a row's */
   uint32_t rotary, state; /* or PLAN_NONE */
 } plan_step;
 
@@ -94,8 +100,8 @@ typedef struct plan_root {
   ir_value linear;
   uint32_t row0, cols, weight, bias; /* bias: weight index or PLAN_NONE */
   plan_operand x;
-  uint32_t buffer;   /* PLAN_NONE: not stored as it is */
-  uint64_t scratch;  /* block of dot products */
+  uint32_t buffer;  /* PLAN_NONE: not stored as it is */
+  uint64_t scratch; /* block of dot products */
 } plan_root;
 
 typedef struct plan_segment {
@@ -115,7 +121,9 @@ typedef struct plan_stage {
   uint64_t scratch; /* fixed floats of a worker: what is kept for every row lies behind */
 } plan_stage;
 
-typedef struct plan_memory { uint64_t row_floats, scratch_floats, scratch_per_pos, scratch_per_row; } plan_memory;
+typedef struct plan_memory {
+  uint64_t row_floats, scratch_floats, scratch_per_pos, scratch_per_row;
+} plan_memory;
 
 /* Columns a block of rows is computed for at once: the emitter's templates and the plan's scratch agree on it. */
 uint32_t plan_block_columns(const plan_segment *s);

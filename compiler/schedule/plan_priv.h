@@ -23,13 +23,13 @@ typedef struct planner {
   diag_sink *sink;
   arena scratch;
   const struct plan_target *target;
-  bool *out;         /* [value]: only for wanted rows */
-  bool *copied;      /* [value]: a probe of a part of a value, which gets a place of its own */
-  int64_t *key;      /* [value]: which stage; ascending */
-  plan_use **uses;   /* [value] by owner */
-  uint32_t *buffer;  /* [value] by owner, or PLAN_NONE */
-  uint32_t *step;    /* [value]: index in the list that is being built, or PLAN_NONE */
-  bool *follows;     /* [value]: needs products of its own stage */
+  bool *out;        /* [value]: only for wanted rows */
+  bool *copied;     /* [value]: a probe of a part of a value, which gets a place of its own */
+  int64_t *key;     /* [value]: which stage; ascending */
+  plan_use **uses;  /* [value] by owner */
+  uint32_t *buffer; /* [value] by owner, or PLAN_NONE */
+  uint32_t *step;   /* [value]: index in the list that is being built, or PLAN_NONE */
+  bool *follows;    /* [value]: needs products of its own stage */
 } planner;
 
 /* targets.def: what the schedule must know of a target. */
@@ -43,7 +43,8 @@ const plan_target *plan_target_find(const char *name);
 plan_view plan_view_of(const planner *k, ir_value v);
 void plan_collect_uses(planner *k, ir_region entry);
 /* Is a part of owner's value needed by a stage other than its own? */
-bool plan_is_outside(const planner *k, ir_value user, ir_value owner); /* does user read owner's value from another stage? */
+bool plan_is_outside(const planner *k, ir_value user,
+                     ir_value owner); /* does user read owner's value from another stage? */
 bool plan_is_external(const planner *k, ir_value owner);
 uint32_t plan_width_of(const planner *k, ir_value owner);
 uint32_t plan_buffer_for(planner *k, ir_value owner); /* made when it is first asked for */
@@ -57,7 +58,8 @@ uint32_t plan_weight_for(planner *k, ir_value global, bool tiles, uint32_t row0,
 uint32_t plan_rotary_for(planner *k, ir_value rope);
 void plan_settle_tables(planner *k); /* looked-up tables, once it is known which are in tiles anyway */
 
-/* ---- stages.c, segments.c: build the stage of ops[0..n), which have one key. false: they cannot share a stage (nothing is left behind). ---- */
+/* ---- stages.c, segments.c: build the stage of ops[0..n), which have one key. false: they cannot share a stage
+ * (nothing is left behind). ---- */
 bool plan_build_stage(planner *k, const ir_value *ops, size_t n, plan_stage *out);
 bool plan_build_linear(planner *k, const ir_value *ops, size_t n, plan_stage *out);
 bool plan_in_stage(const planner *k, ir_value x, int64_t key); /* is it a row that an op of that stage computes? */

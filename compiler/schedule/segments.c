@@ -1,5 +1,5 @@
-/* segments.c - linear stages: which columns are computed together. A sink is what a stage leaves behind: columns of a value that another stage
-   reads, or a write to a cache; sinks that need the same products share a segment. */
+/* segments.c - linear stages: which columns are computed together. A sink is what a stage leaves behind: columns of a
+   value that another stage reads, or a write to a cache; sinks that need the same products share a segment. */
 #include "compiler/schedule/plan_priv.h"
 
 #include <string.h>
@@ -23,7 +23,10 @@ typedef struct builder {
 
 static uint32_t lcm(uint32_t a, uint32_t b) {
   uint32_t x = a, y = b;
-  while (y) { uint32_t t = x % y; x = y, y = t; }
+  while (y) {
+    uint32_t t = x % y;
+    x = y, y = t;
+  }
   uint64_t n = (uint64_t)a / x * b;
   return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
@@ -34,7 +37,8 @@ static bool find_root(builder *b, plan_segment *s, ir_value linear, uint32_t row
   while (i < s->root_count && !(ir_same(s->roots[i].linear, linear) && s->roots[i].row0 == row0)) i++;
   if (i == MAX_STEPS) return false;
   if (i == s->root_count) {
-    s->roots[s->root_count++] = (plan_root){.linear = linear, .row0 = row0, .weight = PLAN_NONE, .bias = PLAN_NONE, .buffer = PLAN_NONE};
+    s->roots[s->root_count++] =
+        (plan_root){.linear = linear, .row0 = row0, .weight = PLAN_NONE, .bias = PLAN_NONE, .buffer = PLAN_NONE};
     s->roots[i].cols = execution_last(b->k->m, ir_operand(b->k->m, linear, 0));
   }
   *out = (plan_operand){.place = PLAN_DOT, .index = i};
@@ -96,8 +100,10 @@ static bool add_sink(builder *b, plan_segment *s, const sink *k) {
   plan_operand o;
   if (k->append.id) return add_step(b, s, k->append, 0, &o);
   if (!columns_of(b, s, k->owner, k->start, &o)) return false;
-  if (o.place == PLAN_DOT) s->roots[o.index].buffer = 0; /* marks; the buffer is made at the end */
-  else s->steps[o.index].buffer = 0;
+  if (o.place == PLAN_DOT)
+    s->roots[o.index].buffer = 0; /* marks; the buffer is made at the end */
+  else
+    s->steps[o.index].buffer = 0;
   return true;
 }
 
@@ -161,7 +167,8 @@ static bool collect_sinks(builder *b, const ir_value *ops, size_t n) {
     size_t before = b->sink_count;
     bool whole = false;
     for (const plan_use *u = k->uses[v.id]; u && !whole; u = u->next)
-      if (plan_is_outside(k, u->user, v)) whole = !note_sink(b, (sink){.owner = v, .start = u->view.start, .columns = u->view.width});
+      if (plan_is_outside(k, u->user, v))
+        whole = !note_sink(b, (sink){.owner = v, .start = u->view.start, .columns = u->view.width});
     if (!whole) continue;
     b->sink_count = before; /* ranges that overlap: all columns */
     if (!note_sink(b, (sink){.owner = v, .columns = plan_width_of(k, v)})) return false;
@@ -196,7 +203,8 @@ static void build_prologue(builder *b, const ir_value *ops, size_t n) {
   b->out->steps = ARENA_ARRAY(&k->p->mem, plan_step, n);
   for (size_t i = 0; i < n; i++) {
     execution_class c = execution_class_of(k->m, ops[i]);
-    if (!k->follows[ops[i].id] && c != EXEC_SLICE && c != EXEC_ALIAS && c != EXEC_NONE) plan_add_row_step(k, b->out, ops[i]);
+    if (!k->follows[ops[i].id] && c != EXEC_SLICE && c != EXEC_ALIAS && c != EXEC_NONE)
+      plan_add_row_step(k, b->out, ops[i]);
   }
 }
 
@@ -212,8 +220,10 @@ static void resolve_root(builder *b, const plan_segment *s, plan_root *r) {
   ir_value x = ir_operand(k->m, r->linear, 0), bias = ir_operand(k->m, r->linear, 2);
   r->weight = plan_weight_for(k, ir_operand(k->m, r->linear, 1), true, r->row0, s->columns);
   if (bias.id) r->bias = plan_weight_for(k, bias, false, 0, 1);
-  if (plan_in_stage(k, x, b->key)) r->x = (plan_operand){.place = PLAN_PROLOGUE, .view = plan_view_of(k, x)};
-  else r->x = plan_outer_operand(k, x);
+  if (plan_in_stage(k, x, b->key))
+    r->x = (plan_operand){.place = PLAN_PROLOGUE, .view = plan_view_of(k, x)};
+  else
+    r->x = plan_outer_operand(k, x);
   keep(b, &r->x);
   if (r->buffer != PLAN_NONE) r->buffer = plan_buffer_for(k, r->linear);
 }

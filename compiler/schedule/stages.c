@@ -2,7 +2,8 @@
 #include "compiler/schedule/plan_priv.h"
 
 bool plan_in_stage(const planner *k, ir_value x, int64_t key) {
-  return x.id && ir_region_of(k->m, x).id != IR_GLOBALS.id && execution_is_row(k->m, x) && k->key[plan_view_of(k, x).owner.id] == key;
+  return x.id && ir_region_of(k->m, x).id != IR_GLOBALS.id && execution_is_row(k->m, x) &&
+         k->key[plan_view_of(k, x).owner.id] == key;
 }
 
 void plan_init_step(planner *k, plan_step *s, ir_value op) {
@@ -27,7 +28,8 @@ void plan_add_row_step(planner *k, plan_stage *out, ir_value op) {
     }
   }
   if (ir_is(k->m, op, IR_LINEAR))
-    s->operands[1].index = plan_weight_for(k, ir_operand(k->m, op, 1), true, 0, (uint32_t)ir_type_of(k->m, ir_operand(k->m, op, 1)).dim[0]);
+    s->operands[1].index = plan_weight_for(k, ir_operand(k->m, op, 1), true, 0,
+                                           (uint32_t)ir_type_of(k->m, ir_operand(k->m, op, 1)).dim[0]);
   if (ir_is(k->m, op, IR_ROPE)) s->rotary = plan_rotary_for(k, op);
   k->step[op.id] = (uint32_t)out->step_count++;
 }
@@ -83,7 +85,9 @@ bool plan_build_stage(planner *k, const ir_value *ops, size_t n, plan_stage *out
   }
   if (n > PLAN_MAX_GROUP || (outs && outs < codes)) return false;
   out->out_rows = codes && outs == codes;
-  bool built = attention ? build_attention(k, ops, n, out) : linear ? plan_build_linear(k, ops, n, out) : build_rows(k, ops, n, out);
+  bool built = attention ? build_attention(k, ops, n, out)
+               : linear  ? plan_build_linear(k, ops, n, out)
+                         : build_rows(k, ops, n, out);
   if (!built || linear) return built;
   for (size_t i = 0; i < out->step_count; i++)
     if (plan_is_external(k, out->steps[i].op)) out->steps[i].buffer = plan_buffer_for(k, out->steps[i].op);

@@ -18,7 +18,8 @@ const plan_target *plan_target_find(const char *name) {
 static bool is_global(const planner *k, ir_value v) { return ir_region_of(k->m, v).id == IR_GLOBALS.id; }
 
 uint32_t plan_width_of(const planner *k, ir_value owner) {
-  return ir_is(k->m, owner, IR_RETURN) ? execution_width(k->m, ir_operand(k->m, owner, 0)) : execution_width(k->m, owner);
+  return ir_is(k->m, owner, IR_RETURN) ? execution_width(k->m, ir_operand(k->m, owner, 0))
+                                       : execution_width(k->m, owner);
 }
 
 plan_view plan_view_of(const planner *k, ir_value v) {
@@ -41,7 +42,8 @@ static void add_use(planner *k, ir_value user, ir_value x) {
 void plan_collect_uses(planner *k, ir_region entry) {
   for (ir_value v = ir_first(k->m, entry); v.id; v = ir_next(k->m, v)) {
     execution_class c = execution_class_of(k->m, v);
-    bool probe = c == EXEC_ALIAS && ir_has_attr(k->m, v, IR_ATTR_NAME) && ir_op_has(ir_opcode_of(k->m, v), OPF_IDENTITY);
+    bool probe =
+        c == EXEC_ALIAS && ir_has_attr(k->m, v, IR_ATTR_NAME) && ir_op_has(ir_opcode_of(k->m, v), OPF_IDENTITY);
     if (probe) {
       plan_view w = plan_view_of(k, ir_operand(k->m, v, 0));
       k->copied[v.id] = w.start || w.width != plan_width_of(k, w.owner);

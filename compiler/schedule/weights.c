@@ -39,7 +39,8 @@ uint32_t plan_weight_for(planner *k, ir_value global, bool tiles, uint32_t row0,
   return (uint32_t)p->weight_count++;
 }
 
-static const ir_attr_key rotary_attrs[] = {IR_ATTR_THETA, IR_ATTR_SCALING_FACTOR, IR_ATTR_SCALING_HIGH, IR_ATTR_SCALING_LOW};
+static const ir_attr_key rotary_attrs[] = {IR_ATTR_THETA, IR_ATTR_SCALING_FACTOR, IR_ATTR_SCALING_HIGH,
+                                           IR_ATTR_SCALING_LOW};
 
 static bool same_rotation(const ir_module *m, ir_value a, ir_value b) {
   for (size_t i = 0; i < sizeof rotary_attrs / sizeof *rotary_attrs; i++) {
@@ -63,7 +64,8 @@ static uint32_t table_weight(planner *k, ir_value table) {
   plan *p = k->p;
   uint32_t rows = (uint32_t)ir_type_of(k->m, table).dim[0], tensor = plan_tensor_for(k, table);
   for (uint32_t i = 0; i < p->weight_count; i++)
-    if (p->weights[i].tensor == tensor && p->weights[i].tiles && p->weights[i].row0 == 0 && p->weights[i].rows == rows) return i;
+    if (p->weights[i].tensor == tensor && p->weights[i].tiles && p->weights[i].row0 == 0 && p->weights[i].rows == rows)
+      return i;
   uint32_t i = plan_weight_for(k, table, false, 0, rows);
   p->weights[i].read_rows = 1;
   return i;
@@ -73,6 +75,7 @@ void plan_settle_tables(planner *k) {
   for (size_t s = 0; s < k->p->stage_count; s++) {
     plan_stage *stage = &k->p->stages[s];
     for (size_t i = 0; i < stage->step_count; i++)
-      if (ir_is(k->m, stage->steps[i].op, IR_EMBED)) stage->steps[i].operands[1].index = table_weight(k, ir_operand(k->m, stage->steps[i].op, 1));
+      if (ir_is(k->m, stage->steps[i].op, IR_EMBED))
+        stage->steps[i].operands[1].index = table_weight(k, ir_operand(k->m, stage->steps[i].op, 1));
   }
 }

@@ -1,3 +1,4 @@
+/* Attention over the cache. A unit is a row and a key head with the query heads that read it; two passes of softmax. */
 #ifndef P_NAME /* alone: one shape, for the compiler and the tests */
 #include "templates/cpu/axis.h"
 #include "templates/cpu/math.h"
@@ -43,7 +44,8 @@ STAGE void P_NAME(const taper_ctx *c, const void *args) {
       const float *x[DOT_ROWS];
       some = dot_rows(P_GROUP - g);
       for (uint32_t i = 0; i < some; i++) x[i] = q + (g + i) * P_KEY_DIM;
-      dot(scores + (size_t)g * context, context, x, some, keys + (size_t)base * P_KEY_DIM, P_KEY_DIM, tiles, TILE, P_KEY_DIM * TILE);
+      dot(scores + (size_t)g * context, context, x, some, keys + (size_t)base * P_KEY_DIM, P_KEY_DIM, tiles, TILE,
+          P_KEY_DIM * TILE);
     }
     for (uint32_t g = 0; g < P_GROUP; g++) {
       float *s = scores + (size_t)g * context;
@@ -53,7 +55,7 @@ STAGE void P_NAME(const taper_ctx *c, const void *args) {
       for (uint32_t i = 0; i < tiles * TILE; i += VL) {
         vf v = v_load(s + i) * v_splat(P_SCALE);
 #if P_CAPPED
-        v = v_select(v == v_splat(-__builtin_inff()), v, v_softcap(v, P_CAP)); /* what is masked stays out */
+        v = v_select(v == v_splat(-__builtin_inff()), v, v_softcap(v, P_CAP)); /* masked stays masked */
 #endif
         most = v_max(v, most);
         v_store(s + i, v);
@@ -71,8 +73,8 @@ STAGE void P_NAME(const taper_ctx *c, const void *args) {
       for (uint32_t i = 0; i < P_MIX_ROWS; i++) x[i] = scores + (size_t)(g + i) * context + (first - base);
       const uint32_t few = VL == 16 ? P_MIX_TILES : 1;
       for (uint32_t t = 0; t < P_VALUE_PITCH; t += few * TILE)
-        dot_chains(P_MIX_ROWS, few, mix + g * P_VALUE_PITCH + t, P_VALUE_PITCH, x, values + (size_t)first * P_VALUE_PITCH + t,
-                   last + 1 - first, P_VALUE_PITCH);
+        dot_chains(P_MIX_ROWS, few, mix + g * P_VALUE_PITCH + t, P_VALUE_PITCH, x,
+                   values + (size_t)first * P_VALUE_PITCH + t, last + 1 - first, P_VALUE_PITCH);
     }
     for (uint32_t g = 0; g < P_GROUP; g++)
       for (uint32_t j = 0; j < P_VALUE_DIM; j += VL)

@@ -1,11 +1,12 @@
-/* axis.h - kernels of one vector x[0..n): norms, statistics, rotation, lookups, copies into states. y may be x where nothing else is said. */
+/* axis.h - kernels of one vector x[0..n): norms, statistics, rotation, lookups, copies into states. y may be x where
+ * nothing else is said. */
 #if !defined(TAPER_DOT_H)
 #include "templates/cpu/dot.h"
 #endif
 #if !defined(TAPER_AXIS_H)
 #define TAPER_AXIS_H
 
-/* Sum of (x - shift)^2 or of x: four chains of vectors, then a fixed tree. */
+/* Sum of (x - shift)^2: four chains of vectors, then a fixed tree. */
 LOCAL float sum_squares(const float *x, uint32_t n, float shift) {
   vf s[4] = {{0}};
   uint32_t i = 0, k;
@@ -29,7 +30,9 @@ LOCAL float mean(const float *x, uint32_t n) {
   return sum_lanes((s[0] + s[1]) + (s[2] + s[3])) / (float)n;
 }
 
-INLINE float inv_rms(const float *x, uint32_t n, float eps) { return 1.0f / __builtin_sqrtf(sum_squares(x, n, 0) / (float)n + eps); }
+INLINE float inv_rms(const float *x, uint32_t n, float eps) {
+  return 1.0f / __builtin_sqrtf(sum_squares(x, n, 0) / (float)n + eps);
+}
 /* Two passes: never E[x^2] - mean^2. */
 INLINE float inv_std_about(const float *x, uint32_t n, float mu, float eps) {
   return 1.0f / __builtin_sqrtf(sum_squares(x, n, mu) / (float)n + eps);
@@ -45,18 +48,21 @@ LOCAL void layer_norm(float *y, const float *x, const float *w, const float *b, 
   const float mu = mean(x, n);
   const vf m = v_splat(mu), s = v_splat(inv_std_about(x, n, mu, eps));
   for (uint32_t i = 0; i < n; i += VL)
-    v_store_part(y + i, (v_load_part(x + i, n - i, 0) - m) * s * v_load_part(w + i, n - i, 0) + v_load_part(b + i, n - i, 0), n - i);
+    v_store_part(y + i,
+                 (v_load_part(x + i, n - i, 0) - m) * s * v_load_part(w + i, n - i, 0) + v_load_part(b + i, n - i, 0),
+                 n - i);
 }
 /* g x / r gamma + (1 - g) c x gammat: both branches, any g. */
-LOCAL void taper_rms_norm(float *y, const float *x, const float *w, const float *tw, const float *tc, float g, uint32_t n, float eps) {
+LOCAL void taper_rms_norm(float *y, const float *x, const float *w, const float *tw, const float *tc, float g,
+                          uint32_t n, float eps) {
   const vf s = v_splat(g * inv_rms(x, n, eps)), t = v_splat((1.0f - g) * tc[0]);
   for (uint32_t i = 0; i < n; i += VL) {
     const vf k = s * v_load_part(w + i, n - i, 0) + t * v_load_part(tw + i, n - i, 0);
     v_store_part(y + i, v_load_part(x + i, n - i, 0) * k, n - i);
   }
 }
-LOCAL void taper_layer_norm(float *y, const float *x, const float *w, const float *b, const float *tw, const float *tc, float g, uint32_t n,
-                            float eps) {
+LOCAL void taper_layer_norm(float *y, const float *x, const float *w, const float *b, const float *tw, const float *tc,
+                            float g, uint32_t n, float eps) {
   const float mu = mean(x, n);
   const vf m = v_splat(mu), s = v_splat(g * inv_std_about(x, n, mu, eps)), t = v_splat((1.0f - g) * tc[0]);
   for (uint32_t i = 0; i < n; i += VL) {
@@ -113,7 +119,8 @@ LOCAL void linear_axis(float *y, const float *x, const float *w, const float *b,
 
 /* Columns [column, column + n) of a row into the state of its sequence at position pos; heads of `dim` floats.
    Keys: [heads][context / 16][dim][16]. Values: [heads][context][dim to a multiple of 16]. */
-LOCAL void append_keys(float *state, uint32_t context, uint32_t pos, const float *x, uint32_t column, uint32_t n, uint32_t dim) {
+LOCAL void append_keys(float *state, uint32_t context, uint32_t pos, const float *x, uint32_t column, uint32_t n,
+                       uint32_t dim) {
   for (uint32_t i = 0; i < n;) {
     const uint32_t h = (column + i) / dim, j0 = (column + i) % dim, m = dim - j0 < n - i ? dim - j0 : n - i;
     float *p = state + ((size_t)h * context + pos / TILE * TILE) * dim + (size_t)j0 * TILE + pos % TILE;
@@ -121,7 +128,8 @@ LOCAL void append_keys(float *state, uint32_t context, uint32_t pos, const float
     i += m;
   }
 }
-LOCAL void append_values(float *state, uint32_t context, uint32_t pos, const float *x, uint32_t column, uint32_t n, uint32_t dim) {
+LOCAL void append_values(float *state, uint32_t context, uint32_t pos, const float *x, uint32_t column, uint32_t n,
+                         uint32_t dim) {
   const uint32_t pitch = (dim + TILE - 1) / TILE * TILE;
   for (uint32_t i = 0; i < n;) {
     const uint32_t h = (column + i) / dim, j0 = (column + i) % dim, m = dim - j0 < n - i ? dim - j0 : n - i;

@@ -1,3 +1,4 @@
+/* A linear stage: the prologue, then this worker's units of every segment. */
 #ifndef P_NAME /* alone: no segment, for the compiler and the tests */
 #include "templates/cpu/axis.h"
 #include "templates/cpu/math.h"

@@ -1,4 +1,5 @@
-/* math.h - the functions of elementwise ops, on vectors: relative error about 1e-7, infinities and NaN as IEEE would have them. */
+/* math.h - the functions of elementwise ops, on vectors: relative error about 1e-7, infinities and NaN as IEEE would
+ * have them. */
 #if !defined(TAPER_PRELUDE_H)
 #include "templates/cpu/prelude.h"
 #endif
@@ -9,7 +10,8 @@ INLINE vf v_abs(vf x) { return (vf)((vi)x & 0x7fffffff); }
 INLINE vf v_copysign(vf x, vf sign) { return (vf)(((vi)x & 0x7fffffff) | ((vi)sign & (vi)v_splat(-0.0f))); }
 INLINE vf v_max(vf a, vf b) { return v_select(a > b, a, b); }
 
-/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2; 2^n in two factors, so that results reach down through the denormals and up to infinity. */
+/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2; 2^n in two factors, so that results reach down through the denormals and up to
+ * infinity. */
 INLINE vf v_exp(vf x) {
   const vf magic = v_splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer */
   x = v_select(x > v_splat(89.0f), v_splat(89.0f), x);

@@ -1,4 +1,5 @@
-/* prelude.h - vectors of the machine's own width, row shares, unit shares. Freestanding; heads every image after abi.h. */
+/* prelude.h - vectors of the machine's own width, row shares, unit shares. Freestanding; heads every image after abi.h.
+ */
 #if !defined(TAPER_ABI_H)
 #include "runtime/abi/abi.h"
 #endif
@@ -60,13 +61,17 @@ INLINE float max_lanes(vf x) {
   return m;
 }
 
-typedef struct span { uint32_t first, last; } span;
+typedef struct span {
+  uint32_t first, last;
+} span;
 
 /* The contiguous rows of this worker. */
 INLINE span row_share(const taper_ctx *c, uint32_t rows) {
-  return (span){(uint32_t)((uint64_t)rows * c->worker / c->workers), (uint32_t)((uint64_t)rows * (c->worker + 1) / c->workers)};
+  return (span){(uint32_t)((uint64_t)rows * c->worker / c->workers),
+                (uint32_t)((uint64_t)rows * (c->worker + 1) / c->workers)};
 }
-/* Of `units` units that cost `cost` each and begin at `before` of `total`: those that begin in this worker's part of the total. */
+/* Of `units` units that cost `cost` each and begin at `before` of `total`: those that begin in this worker's part of
+ * the total. */
 INLINE span unit_share(const taper_ctx *c, uint32_t total, uint32_t before, uint32_t units, uint32_t cost) {
   const span all = row_share(c, total);
   const uint32_t lo = all.first > before ? (all.first - before + cost - 1) / cost : 0;

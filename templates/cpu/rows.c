@@ -1,4 +1,5 @@
-#ifndef P_NAME /* alone: y = x + x, for the compiler and the tests */
+/* A row stage: steps on whole rows. */
+#ifndef P_NAME /* alone: y = 2 x, for the compiler and the tests */
 #include "templates/cpu/axis.h"
 #include "templates/cpu/math.h"
 #define P_NAME rows_stage
@@ -7,8 +8,8 @@
 #define P_BODY                                                                    \
   const float *x = buffer_row(c, a->b0, 20, r);                                   \
   float *y = buffer_row(c, a->b1, 20, r);                                         \
-  for (uint32_t j = 0; j < 20; j += VL) v_store_part(y + j, v_load_part(x + j, 20 - j, 0) + v_load_part(x + j, 20 - j, 0), 20 - j);
-#define P_COMMENT /* y = x + x */
+  for (uint32_t j = 0; j < 20; j += VL) v_store_part(y + j, v_load_part(x + j, 20 - j, 0) * v_splat(2), 20 - j);
+#define P_COMMENT /* y = 2 x */
 struct P_ARGS { uint64_t b0, b1; };
 #endif
 P_COMMENT

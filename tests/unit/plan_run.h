@@ -1,4 +1,5 @@
-/* plan_run.h - runs images without the runtime: a model of a .tmodel text with random weights, compiled, its stages called worker after worker. */
+/* plan_run.h - runs images without the runtime: a model of a .tmodel text with random weights, compiled, its stages
+ * called worker after worker. */
 #ifndef TESTS_UNIT_PLAN_RUN_H
 #define TESTS_UNIT_PLAN_RUN_H
 
@@ -60,7 +61,8 @@ static inline void run_bind(ir_module *m, uint64_t seed) {
   }
 }
 
-static inline ir_module *run_model(const char *source, const front_define *defines, size_t n, const front_gate *gates, size_t gate_count, uint64_t seed) {
+static inline ir_module *run_model(const char *source, const front_define *defines, size_t n, const front_gate *gates,
+                                   size_t gate_count, uint64_t seed) {
   diag_sink *sink = diag_sink_new();
   front_options o = {.defines = defines, .define_count = n, .gates = gates, .gate_count = gate_count};
   if (strncmp(source, "tir", 3) == 0) {
@@ -110,12 +112,14 @@ static inline float *run_pack(const run_image *r, const taper_weight_desc *w) {
   if (w->pack == TAPER_PACK_TILES) memset(out, 0, (size_t)tiles * 16 * w->cols * sizeof *out);
   for (size_t o = 0; o < w->rows; o++)
     for (size_t j = 0; j < w->cols; j++)
-      out[w->pack == TAPER_PACK_TILES ? (o / 16 * w->cols + j) * 16 + o % 16 : o * pitch + j] = (float)all[(w->row0 + o) * w->cols + j];
+      out[w->pack == TAPER_PACK_TILES ? (o / 16 * w->cols + j) * 16 + o % 16 : o * pitch + j] =
+          (float)all[(w->row0 + o) * w->cols + j];
   free(all);
   return out;
 }
 
-static inline run_image run_load(const ir_module *m, const char *arch, uint32_t row_cap, uint32_t slots, diag_sink *sink) {
+static inline run_image run_load(const ir_module *m, const char *arch, uint32_t row_cap, uint32_t slots,
+                                 diag_sink *sink) {
   run_image r = {.row_cap = row_cap};
   text source = {0};
   r.p = plan_make(m, "cpu", sink);
@@ -125,7 +129,8 @@ static inline run_image run_load(const ir_module *m, const char *arch, uint32_t 
   char *features = NULL;
   taper_error error = {0};
   emit_options o = {.arch = arch};
-  if (emit_compile(source.data, source.size, &o, false, &image, &size, &features, &error) != TAPER_OK) fail_msg("%s", error.message);
+  if (emit_compile(source.data, source.size, &o, false, &image, &size, &features, &error) != TAPER_OK)
+    fail_msg("%s", error.message);
   r.fd = memfd_create("image", 0);
   assert_int_equal(write(r.fd, image, size), (ssize_t)size);
   char path[64];
@@ -139,7 +144,8 @@ static inline run_image run_load(const ir_module *m, const char *arch, uint32_t 
   r.weights = calloc(r.image->weight_count + 1, sizeof *r.weights);
   for (uint32_t i = 0; i < r.image->weight_count; i++) r.weights[i] = run_pack(&r, &r.image->weights[i]);
   r.states = calloc(r.image->state_count + 1, sizeof *r.states);
-  for (uint32_t i = 0; i < r.image->state_count; i++) r.states[i] = run_alloc((uint64_t)slots * r.context * r.image->states[i].floats_per_pos);
+  for (uint32_t i = 0; i < r.image->state_count; i++)
+    r.states[i] = run_alloc((uint64_t)slots * r.context * r.image->states[i].floats_per_pos);
   r.rotary = calloc(r.image->rotary_count + 1, sizeof *r.rotary);
   for (uint32_t i = 0; i < r.image->rotary_count; i++) {
     const taper_rotary_desc *d = &r.image->rotary[i];
@@ -158,12 +164,25 @@ static inline run_image run_load(const ir_module *m, const char *arch, uint32_t 
 typedef void (*run_probe_fn)(void *user, const taper_probe_desc *p, const float *rows);
 
 /* Row j of logits belongs to out_row[j]. */
-static inline void run_call(run_image *r, uint32_t workers, uint32_t rows, const int32_t *token, const int32_t *slot, const int32_t *pos, uint32_t out_rows,
-                            const int32_t *out_row, float *logits, run_probe_fn on_probe, void *user) {
+static inline void run_call(run_image *r, uint32_t workers, uint32_t rows, const int32_t *token, const int32_t *slot,
+                            const int32_t *pos, uint32_t out_rows, const int32_t *out_row, float *logits,
+                            run_probe_fn on_probe, void *user) {
   const taper_image *im = r->image;
-  taper_ctx c = {.version = TAPER_ABI_VERSION, .size = sizeof c, .workers = workers, .rows = rows, .out_rows = out_rows, .row_cap = r->row_cap,
-                 .context = r->context, .token = token, .pos = pos, .slot = slot, .out_row = out_row, .arena = r->arena,
-                 .weight = (const float *const *)r->weights, .state = r->states, .rotary = (const float *const *)r->rotary};
+  taper_ctx c = {.version = TAPER_ABI_VERSION,
+                 .size = sizeof c,
+                 .workers = workers,
+                 .rows = rows,
+                 .out_rows = out_rows,
+                 .row_cap = r->row_cap,
+                 .context = r->context,
+                 .token = token,
+                 .pos = pos,
+                 .slot = slot,
+                 .out_row = out_row,
+                 .arena = r->arena,
+                 .weight = (const float *const *)r->weights,
+                 .state = r->states,
+                 .rotary = (const float *const *)r->rotary};
   uint64_t floats = im->scratch_floats + im->scratch_per_pos * r->context + im->scratch_per_row * r->row_cap;
   float **scratch = calloc(workers, sizeof *scratch);
   for (uint32_t w = 0; w < workers; w++) scratch[w] = run_alloc(floats);

@@ -1,4 +1,5 @@
-/* test_emit.c - the kernels that images are made of, against libm and fp64 on nasty shapes; the C compiler's failures. */
+/* test_emit.c - the kernels that images are made of, against libm and fp64 on nasty shapes; the C compiler's failures.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +11,8 @@
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
-#include "templates/cpu/math.h"
 #include "templates/cpu/axis.h"
+#include "templates/cpu/math.h"
 #pragma GCC diagnostic pop
 
 #include "compiler/emit/emit.h"
@@ -41,7 +42,8 @@ static vf w_gelu_tanh(vf x) { return v_gelu_tanh(x); }
 static vf w_sqrt(vf x) { return v_sqrt(x); }
 
 /* Relative to |f| where it is above `floor`, else to floor. */
-static void sweep(const char *name, vf (*f)(vf), double (*g)(double), double from, double to, double floor, double limit) {
+static void sweep(const char *name, vf (*f)(vf), double (*g)(double), double from, double to, double floor,
+                  double limit) {
   for (int i = 0; i <= 40000; i++) {
     float x = (float)(from + (to - from) * i / 40000);
     double want = g((double)x), got = (double)at(f, x), scale = fmax(fabs(want), floor);
@@ -69,8 +71,10 @@ static void test_functions(void **state) {
 static void test_extremes(void **state) {
   (void)state;
   const float inf = INFINITY;
-  assert_true(isinf(at(w_exp, 89)) && isinf(at(w_exp, inf)) && at(w_exp, -inf) == 0 && at(w_exp, -200) == 0 && isnan(at(w_exp, NAN)));
-  assert_true(at(w_falling, -inf) == 0 && at(w_falling, -88) == 0 && at(w_falling, 0) == 1 && isnan(at(w_falling, NAN)));
+  assert_true(isinf(at(w_exp, 89)) && isinf(at(w_exp, inf)) && at(w_exp, -inf) == 0 && at(w_exp, -200) == 0 &&
+              isnan(at(w_exp, NAN)));
+  assert_true(at(w_falling, -inf) == 0 && at(w_falling, -88) == 0 && at(w_falling, 0) == 1 &&
+              isnan(at(w_falling, NAN)));
   assert_true(at(w_exp, 88.7f) < inf && at(w_exp, 0) == 1);
   assert_true(at(w_tanh, inf) == 1 && at(w_tanh, -inf) == -1 && at(w_tanh, 1e30f) == 1 && isnan(at(w_tanh, NAN)));
   assert_true(at(w_sigmoid, inf) == 1 && at(w_sigmoid, -inf) == 0 && isnan(at(w_sigmoid, NAN)));
@@ -85,7 +89,8 @@ static float value(uint32_t i) { return (float)((i * 2654435761u >> 8) % 2000u) 
 
 static void one_product(uint32_t rows, uint32_t out, uint32_t in) {
   uint32_t tiles = (out + 15) / 16;
-  float *w = calloc((size_t)tiles * 16 * in, 4), *x = calloc((size_t)rows * in, 4), *y = calloc((size_t)rows * tiles * 16, 4), *alone = calloc(tiles * 16, 4);
+  float *w = calloc((size_t)tiles * 16 * in, 4), *x = calloc((size_t)rows * in, 4),
+        *y = calloc((size_t)rows * tiles * 16, 4), *alone = calloc(tiles * 16, 4);
   for (uint32_t o = 0; o < out; o++)
     for (uint32_t i = 0; i < in; i++) w[((size_t)(o / 16) * in + i) * 16 + o % 16] = value(o * 977 + i);
   for (uint32_t i = 0; i < rows * in; i++) x[i] = value(i + 12345);
@@ -99,10 +104,12 @@ static void one_product(uint32_t rows, uint32_t out, uint32_t in) {
   for (uint32_t r = 0; r < rows; r++) {
     const float *p = x + r * in;
     for (uint32_t t = 0; t < tiles; t++) dot(alone + t * 16, 16, &p, 1, w + (size_t)t * in * 16, in, 1, 16, 0);
-    assert_memory_equal(alone, y + (size_t)r * tiles * 16, tiles * 16 * sizeof(float)); /* a row alone, a tile alone: the same bits */
+    assert_memory_equal(alone, y + (size_t)r * tiles * 16,
+                        tiles * 16 * sizeof(float)); /* a row alone, a tile alone: the same bits */
     for (uint32_t o = 0; o < out; o++) {
       double sum = 0, size = 0;
-      for (uint32_t i = 0; i < in; i++) sum += (double)value(o * 977 + i) * (double)p[i], size += fabs((double)value(o * 977 + i) * (double)p[i]);
+      for (uint32_t i = 0; i < in; i++)
+        sum += (double)value(o * 977 + i) * (double)p[i], size += fabs((double)value(o * 977 + i) * (double)p[i]);
       assert_true(fabs(sum - (double)y[(size_t)r * tiles * 16 + o]) <= 1e-6 * size + 1e-30);
     }
   }
@@ -121,15 +128,19 @@ static void test_products(void **state) {
 static void test_axis(void **state) {
   (void)state;
   for (uint32_t n = 1; n < 70; n++) {
-    float *x = malloc(n * 4), *y = malloc(n * 4), *w = malloc(n * 4), *b = malloc(n * 4); /* exact: the sanitizer sees a step outside */
+    float *x = malloc(n * 4), *y = malloc(n * 4), *w = malloc(n * 4),
+          *b = malloc(n * 4); /* exact: the sanitizer sees a step outside */
     double sum = 0, square = 0, about = 0;
-    for (uint32_t i = 0; i < n; i++) x[i] = value(i + 5) + 10, w[i] = value(i + 99), b[i] = value(i + 7), sum += (double)x[i], square += (double)x[i] * (double)x[i];
+    for (uint32_t i = 0; i < n; i++)
+      x[i] = value(i + 5) + 10, w[i] = value(i + 99), b[i] = value(i + 7), sum += (double)x[i],
+      square += (double)x[i] * (double)x[i];
     for (uint32_t i = 0; i < n; i++) about += ((double)x[i] - sum / n) * ((double)x[i] - sum / n);
     double r = 1 / sqrt(square / n + 1e-6), s = 1 / sqrt(about / n + 1e-5);
     rms_norm(y, x, w, n, 1e-6f);
     for (uint32_t i = 0; i < n; i++) assert_true(fabs((double)y[i] - (double)x[i] * r * (double)w[i]) < 2e-6);
     layer_norm(y, x, w, b, n, 1e-5f);
-    for (uint32_t i = 0; i < n; i++) assert_true(fabs((double)y[i] - (((double)x[i] - sum / n) * s * (double)w[i] + (double)b[i])) < 2e-5);
+    for (uint32_t i = 0; i < n; i++)
+      assert_true(fabs((double)y[i] - (((double)x[i] - sum / n) * s * (double)w[i] + (double)b[i])) < 2e-5);
     center(y, x, n);
     for (uint32_t i = 0; i < n; i++) assert_true(fabs((double)y[i] - ((double)x[i] - sum / n)) < 3e-6);
     copy(y, x, n);
@@ -146,12 +157,14 @@ static void test_states(void **state) {
   const uint32_t context = 32, heads = 3;
   for (uint32_t dim = 1; dim < 36; dim += 5) {
     uint32_t pitch = (dim + 15) / 16 * 16, n = heads * dim;
-    float *keys = calloc((size_t)heads * context * dim, 4), *values = calloc((size_t)heads * context * pitch, 4), *x = calloc(n, 4);
+    float *keys = calloc((size_t)heads * context * dim, 4), *values = calloc((size_t)heads * context * pitch, 4),
+          *x = calloc(n, 4);
     for (uint32_t pos = 0; pos < context; pos++) {
       for (uint32_t i = 0; i < n; i++) x[i] = (float)(pos * 1000 + i);
       uint32_t cut = n / 3; /* in two parts, as two workers write them */
       append_keys(keys, context, pos, x, 0, cut, dim), append_keys(keys, context, pos, x + cut, cut, n - cut, dim);
-      append_values(values, context, pos, x, 0, cut, dim), append_values(values, context, pos, x + cut, cut, n - cut, dim);
+      append_values(values, context, pos, x, 0, cut, dim),
+          append_values(values, context, pos, x + cut, cut, n - cut, dim);
     }
     for (uint32_t pos = 0; pos < context; pos++)
       for (uint32_t i = 0; i < n; i++) {
@@ -196,7 +209,8 @@ static void test_compiler(void **state) {
   char folder[] = "/tmp/taper test \303\244 XXXXXX", path[200];
   assert_non_null(mkdtemp(folder));
   setenv("TMPDIR", folder, 1);
-  const char *good = "extern const int taper_image; __attribute__((visibility(\"default\"))) const int taper_image = 1;\n";
+  const char *good =
+      "extern const int taper_image; __attribute__((visibility(\"default\"))) const int taper_image = 1;\n";
   assert_int_equal(compile(good, NULL, NULL, &e), TAPER_OK);
   assert_int_equal(rmdir(folder), 0); /* nothing is left behind */
   assert_int_equal(mkdir(folder, 0700), 0);
@@ -207,7 +221,8 @@ static void test_compiler(void **state) {
   assert_non_null(strstr(e.message, "broken"));
   assert_non_null(strstr(e.message, folder));
   assert_non_null(strstr(e.message, "the source is kept"));
-  assert_int_equal(compile("__attribute__((visibility(\"default\"))) int other = 1;\n", NULL, NULL, &e), TAPER_INTERNAL);
+  assert_int_equal(compile("__attribute__((visibility(\"default\"))) int other = 1;\n", NULL, NULL, &e),
+                   TAPER_INTERNAL);
   assert_non_null(strstr(e.message, "does not export 'taper_image'"));
   snprintf(path, sizeof path, "%s/temps", folder);
   assert_int_equal(compile(good, NULL, path, &e), TAPER_OK);
@@ -221,7 +236,9 @@ static void test_compiler(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_functions), cmocka_unit_test(test_extremes), cmocka_unit_test(test_products), cmocka_unit_test(test_axis),
-                                     cmocka_unit_test(test_states),    cmocka_unit_test(test_shares),   cmocka_unit_test(test_compiler)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_functions), cmocka_unit_test(test_extremes),
+                                     cmocka_unit_test(test_products),  cmocka_unit_test(test_axis),
+                                     cmocka_unit_test(test_states),    cmocka_unit_test(test_shares),
+                                     cmocka_unit_test(test_compiler)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_plan.c - images against the reference evaluation: every kind of model, at every level, on nasty shapes; the bits of a row do not depend on the
-   number of workers, nor on which rows are computed beside it. */
+/* test_plan.c - images against the reference evaluation: every kind of model, at every level, on nasty shapes; the bits
+   of a row do not depend on the number of workers, nor on which rows are computed beside it. */
 #include "tests/unit/plan_run.h"
 
 enum { MAX_DEFINES = 10, TOKENS = 21 };
@@ -11,7 +11,8 @@ typedef struct model_case {
   uint32_t tokens;
 } model_case;
 
-/* Ops that the examples lack: window, softcap, DyT, sandwich norms, interleaved rope, products head by head, slices, concatenations, sums of products. */
+/* Ops that the examples lack: window, softcap, DyT, sandwich norms, interleaved rope, products head by head, slices,
+ * concatenations, sums of products. */
 static const char exotic[] =
     "model exotic(vocab = 37, d = 20, heads = 4, kv = 2, hd = 12, ff = 30, context = 40, w = 7) {\n"
     "  gate g;\n"
@@ -19,8 +20,10 @@ static const char exotic[] =
     "  param wpe: [context, d];\n"
     "  block attend(x) {\n"
     "    let h = taper_layer_norm(x, name = \"n1\", gate = g);\n"
-    "    let q = rope(rms_norm(split_heads(linear(h, heads * hd, name = \"q\"), heads), name = \"qn\"), dims = 10, style = \"interleaved\");\n"
-    "    let k = rope(scale(split_heads(linear(h, kv * hd, name = \"k\", bias = true), kv), name = \"kn\"), dims = 10, style = \"interleaved\");\n"
+    "    let q = rope(rms_norm(split_heads(linear(h, heads * hd, name = \"q\"), heads), name = \"qn\"), dims = 10, "
+    "style = \"interleaved\");\n"
+    "    let k = rope(scale(split_heads(linear(h, kv * hd, name = \"k\", bias = true), kv), name = \"kn\"), dims = 10, "
+    "style = \"interleaved\");\n"
     "    let v = linear(split_heads(linear(h, kv * hd, name = \"v\"), kv), 9, name = \"vh\", bias = true);\n"
     "    let y = merge_heads(attention(q, k, v, window = w, softcap = 3.0));\n"
     "    return x + rms_norm(linear(y, d, name = \"o\"), name = \"post\");\n"
@@ -29,9 +32,11 @@ static const char exotic[] =
     "    let h = dyt(x, name = \"dyt\");\n"
     "    let u = linear(h, ff, name = \"up\", bias = true);\n"
     "    let a = relu(slice(u, start = 0, size = 11)) * tanh(slice(u, start = 11, size = 11));\n"
-    "    let b = concat(a, softcap(slice(u, start = 22, size = 8), cap = 2.0), sigmoid(slice(u, start = 3, size = 5)));\n"
+    "    let b = concat(a, softcap(slice(u, start = 22, size = 8), cap = 2.0), sigmoid(slice(u, start = 3, size = "
+    "5)));\n"
     "    let c = gelu(linear(h, 24, name = \"side\"));\n"
-    "    return center(x + linear(b, d, name = \"down\") + linear(c, d, name = \"down2\") - linear(h, d, name = \"third\"));\n"
+    "    return center(x + linear(b, d, name = \"down\") + linear(c, d, name = \"down2\") - linear(h, d, name = "
+    "\"third\"));\n"
     "  }\n"
     "  forward(tokens) {\n"
     "    let x = embed(tokens, wte) * 3.0 + embed(positions(tokens), wpe);\n"
@@ -42,45 +47,105 @@ static const char exotic[] =
 static const char one_number[] = /* every dimension 1 */
     "model one(vocab = 2, context = 1) {\n  param wte: [vocab, 1];\n  forward(tokens) {\n"
     "    let x = embed(tokens, wte);\n    let s = split_heads(linear(x, 2, name = \"a\"), 1);\n"
-    "    x = x + linear(merge_heads(attention(s, s, s)), 1, name = \"o\");\n    return linear(x, weight = wte);\n  }\n}\n";
+    "    x = x + linear(merge_heads(attention(s, s, s)), 1, name = \"o\");\n    return linear(x, weight = wte);\n  "
+    "}\n}\n";
 
-#define TIR_HEAD                                                                                                              \
-  "tir 1\nmodule \"m\" {\n  param context = 24\n  param vocab = 19\n  %wte = const {tensor = \"wte\"} : f32[19,12]\n"                  \
-  "  %w = const {tensor = \"w\"} : f32[12,12]\n  %v = const {tensor = \"v\"} : f32[12]\n  %u = const {tensor = \"u\"} : f32[19,4]\n" \
-  "  entry @forward {\n    %tokens = arg {name = \"tokens\"} : i32[B,T]\n    %pos = arg {name = \"pos\"} : i32[B]\n"                  \
-  "    %len = arg {name = \"len\"} : i32[B]\n    %x = embed %tokens, %wte : f32[B,T,12]\n    %p = positions %tokens, %pos : i32[B,T]\n"
-/* What is returned is a probe; a probe looks at a part; rows that no product made go to the cache; one value is stored, sliced and rotated. */
-static const char odd_probe[] = TIR_HEAD
-    "    %l = linear %x, %w : f32[B,T,12]\n    %a = slice %l {start = 5, size = 4} : f32[B,T,4]\n    %b = probe %a {name = \"part\"} : f32[B,T,4]\n"
-    "    %r = relu %b : f32[B,T,4]\n    %h = linear %r, %u : f32[B,T,19]\n    %y = probe %h {name = \"all\"} : f32[B,T,19]\n    return %y\n  }\n}\n";
-static const char odd_cache[] = TIR_HEAD
-    "    %q = split_heads %x {heads = 3} : f32[B,T,3,4]\n    %s = inv_rms %q : f32[B,T,3,1]\n    %n = row_scale %q, %s : f32[B,T,3,4]\n    %k = rope %n, %p {dims = 2} : f32[B,T,3,4]\n"
-    "    %y = attention %q, %k, %n {scale = 0x1.8p-1} : f32[B,T,3,4]\n    %z = merge_heads %y : f32[B,T,12]\n    %d = sub %z, %x : f32[B,T,12]\n"
-    "    %e = mul %d, %d : f32[B,T,12]\n    %f = linear %e, %wte : f32[B,T,19]\n    return %f\n  }\n}\n";
-static const char odd_heads[] = TIR_HEAD
-    "    %l = linear %x, %w, %v : f32[B,T,12]\n    %h = split_heads %l {heads = 3} : f32[B,T,3,4]\n    %s = slice %h {start = 1, size = 2} : f32[B,T,3,2]\n"
-    "    %c = concat %s, %h {axis = 3} : f32[B,T,3,6]\n    %k = concat %c, %c {axis = 2} : f32[B,T,6,6]\n    %m = merge_heads %k : f32[B,T,36]\n"
-    "    %t = slice %m {start = 17, size = 19} : f32[B,T,19]\n    return %t\n  }\n}\n";
-static const char odd_sums[] = TIR_HEAD
-    "    %a = linear %x, %w : f32[B,T,12]\n    %i = inv_std %a : f32[B,T,1]\n    %b = row_scale %a, %i : f32[B,T,12]\n    %c = linear %b, %w : f32[B,T,12]\n"
-    "    %j = inv_std %x : f32[B,T,1]\n    %d = row_scale %c, %j : f32[B,T,12]\n    %e = scale %d, %v : f32[B,T,12]\n    %f = add %e, %a : f32[B,T,12]\n"
-    "    %g = center %f : f32[B,T,12]\n    %k = layer_norm %g, %v, %v : f32[B,T,12]\n    %m = add %k, %f : f32[B,T,12]\n    %o = linear %m, %wte : f32[B,T,19]\n"
-    "    %r = linear %k, %wte : f32[B,T,19]\n    %q = exp %r : f32[B,T,19]\n    %t = div %o, %q : f32[B,T,19]\n    return %t\n  }\n}\n";
+#define TIR_HEAD                                                                                                       \
+  "tir 1\nmodule \"m\" {\n  param context = 24\n  param vocab = 19\n  %wte = const {tensor = \"wte\"} : f32[19,12]\n"  \
+  "  %w = const {tensor = \"w\"} : f32[12,12]\n  %v = const {tensor = \"v\"} : f32[12]\n  %u = const {tensor = "       \
+  "\"u\"} : f32[19,4]\n"                                                                                               \
+  "  entry @forward {\n    %tokens = arg {name = \"tokens\"} : i32[B,T]\n    %pos = arg {name = \"pos\"} : i32[B]\n"   \
+  "    %len = arg {name = \"len\"} : i32[B]\n    %x = embed %tokens, %wte : f32[B,T,12]\n    %p = positions %tokens, " \
+  "%pos : i32[B,T]\n"
+/* What is returned is a probe; a probe looks at a part; rows that no product made go to the cache; one value is stored,
+ * sliced and rotated. */
+static const char odd_probe[] = TIR_HEAD "    %l = linear %x, %w : f32[B,T,12]\n    %a = slice %l {start = 5, size = "
+                                         "4} : f32[B,T,4]\n    %b = probe %a {name = \"part\"} : f32[B,T,4]\n"
+                                         "    %r = relu %b : f32[B,T,4]\n    %h = linear %r, %u : f32[B,T,19]\n    %y "
+                                         "= probe %h {name = \"all\"} : f32[B,T,19]\n    return %y\n  }\n}\n";
+static const char odd_cache[] =
+    TIR_HEAD "    %q = split_heads %x {heads = 3} : f32[B,T,3,4]\n    %s = inv_rms %q : f32[B,T,3,1]\n    %n = "
+             "row_scale %q, %s : f32[B,T,3,4]\n    %k = rope %n, %p {dims = 2} : f32[B,T,3,4]\n"
+             "    %y = attention %q, %k, %n {scale = 0x1.8p-1} : f32[B,T,3,4]\n    %z = merge_heads %y : f32[B,T,12]\n "
+             "   %d = sub %z, %x : f32[B,T,12]\n"
+             "    %e = mul %d, %d : f32[B,T,12]\n    %f = linear %e, %wte : f32[B,T,19]\n    return %f\n  }\n}\n";
+static const char odd_heads[] =
+    TIR_HEAD "    %l = linear %x, %w, %v : f32[B,T,12]\n    %h = split_heads %l {heads = 3} : f32[B,T,3,4]\n    %s = "
+             "slice %h {start = 1, size = 2} : f32[B,T,3,2]\n"
+             "    %c = concat %s, %h {axis = 3} : f32[B,T,3,6]\n    %k = concat %c, %c {axis = 2} : f32[B,T,6,6]\n    "
+             "%m = merge_heads %k : f32[B,T,36]\n"
+             "    %t = slice %m {start = 17, size = 19} : f32[B,T,19]\n    return %t\n  }\n}\n";
+static const char odd_sums[] =
+    TIR_HEAD "    %a = linear %x, %w : f32[B,T,12]\n    %i = inv_std %a : f32[B,T,1]\n    %b = row_scale %a, %i : "
+             "f32[B,T,12]\n    %c = linear %b, %w : f32[B,T,12]\n"
+             "    %j = inv_std %x : f32[B,T,1]\n    %d = row_scale %c, %j : f32[B,T,12]\n    %e = scale %d, %v : "
+             "f32[B,T,12]\n    %f = add %e, %a : f32[B,T,12]\n"
+             "    %g = center %f : f32[B,T,12]\n    %k = layer_norm %g, %v, %v : f32[B,T,12]\n    %m = add %k, %f : "
+             "f32[B,T,12]\n    %o = linear %m, %wte : f32[B,T,19]\n"
+             "    %r = linear %k, %wte : f32[B,T,19]\n    %q = exp %r : f32[B,T,19]\n    %t = div %o, %q : "
+             "f32[B,T,19]\n    return %t\n  }\n}\n";
 
 static const char odd_late[] = TIR_HEAD /* a summand that a later stage reads too */
-    "    %i = linear %x, %w : f32[B,T,12]\n    %a = linear %i, %w : f32[B,T,12]\n    %b = add %x, %a : f32[B,T,12]\n    %c = linear %b, %w : f32[B,T,12]\n    %d = add %c, %x : f32[B,T,12]\n"
+    "    %i = linear %x, %w : f32[B,T,12]\n    %a = linear %i, %w : f32[B,T,12]\n    %b = add %x, %a : f32[B,T,12]\n   "
+    " %c = linear %b, %w : f32[B,T,12]\n    %d = add %c, %x : f32[B,T,12]\n"
     "    %o = linear %d, %wte : f32[B,T,19]\n    return %o\n  }\n}\n";
 
 static const model_case cases[] = {
-    {"llama, live", "examples/tinystories.tmodel", NULL, {{"vocab", 50}, {"d", 40}, {"layers", 2}, {"heads", 2}, {"ff", 172}, {"context", 33}}, 1, TOKENS},
-    {"llama, tapered", "examples/tinystories.tmodel", NULL, {{"vocab", 257}, {"d", 64}, {"layers", 2}, {"heads", 8}, {"ff", 176}, {"context", 128}}, 0, 70},
-    {"llama, between", "examples/tinystories.tmodel", NULL, {{"vocab", 17}, {"d", 12}, {"layers", 2}, {"heads", 1}, {"ff", 15}, {"context", 21}}, 0.25, TOKENS},
-    {"gpt2, live", "examples/gpt2.tmodel", NULL, {{"vocab", 65}, {"d", 36}, {"layers", 2}, {"heads", 3}, {"context", 40}}, 1, TOKENS},
-    {"gpt2, tapered", "examples/gpt2.tmodel", NULL, {{"vocab", 65}, {"d", 80}, {"layers", 2}, {"heads", 4}, {"context", 40}}, 0, TOKENS},
-    {"neox", "examples/neox.tmodel", NULL, {{"vocab", 33}, {"d", 96}, {"layers", 2}, {"heads", 3}, {"context", 24}}, 1, TOKENS},
-    {"neox, tapered", "examples/neox.tmodel", NULL, {{"vocab", 33}, {"d", 80}, {"layers", 2}, {"heads", 5}, {"context", 24}}, 0, TOKENS},
-    {"qwen3", "examples/qwen3.tmodel", NULL,
-     {{"vocab", 31}, {"d", 24}, {"layers", 2}, {"heads", 14}, {"kv_heads", 2}, {"head_dim", 20}, {"ff", 50}, {"context", 48}}, 1, TOKENS},
+    {"llama, live",
+     "examples/tinystories.tmodel",
+     NULL,
+     {{"vocab", 50}, {"d", 40}, {"layers", 2}, {"heads", 2}, {"ff", 172}, {"context", 33}},
+     1,
+     TOKENS},
+    {"llama, tapered",
+     "examples/tinystories.tmodel",
+     NULL,
+     {{"vocab", 257}, {"d", 64}, {"layers", 2}, {"heads", 8}, {"ff", 176}, {"context", 128}},
+     0,
+     70},
+    {"llama, between",
+     "examples/tinystories.tmodel",
+     NULL,
+     {{"vocab", 17}, {"d", 12}, {"layers", 2}, {"heads", 1}, {"ff", 15}, {"context", 21}},
+     0.25,
+     TOKENS},
+    {"gpt2, live",
+     "examples/gpt2.tmodel",
+     NULL,
+     {{"vocab", 65}, {"d", 36}, {"layers", 2}, {"heads", 3}, {"context", 40}},
+     1,
+     TOKENS},
+    {"gpt2, tapered",
+     "examples/gpt2.tmodel",
+     NULL,
+     {{"vocab", 65}, {"d", 80}, {"layers", 2}, {"heads", 4}, {"context", 40}},
+     0,
+     TOKENS},
+    {"neox",
+     "examples/neox.tmodel",
+     NULL,
+     {{"vocab", 33}, {"d", 96}, {"layers", 2}, {"heads", 3}, {"context", 24}},
+     1,
+     TOKENS},
+    {"neox, tapered",
+     "examples/neox.tmodel",
+     NULL,
+     {{"vocab", 33}, {"d", 80}, {"layers", 2}, {"heads", 5}, {"context", 24}},
+     0,
+     TOKENS},
+    {"qwen3",
+     "examples/qwen3.tmodel",
+     NULL,
+     {{"vocab", 31},
+      {"d", 24},
+      {"layers", 2},
+      {"heads", 14},
+      {"kv_heads", 2},
+      {"head_dim", 20},
+      {"ff", 50},
+      {"context", 48}},
+     1,
+     TOKENS},
     {"mlp", "examples/mlp.tmodel", NULL, {{"vocab", 29}, {"context", 32}}, 1, TOKENS},
     {"exotic", NULL, exotic, {{NULL, 0}}, 1, TOKENS},
     {"exotic, tapered", NULL, exotic, {{"hd", 16}}, 0, TOKENS},
@@ -114,10 +179,12 @@ static void keep_probe(void *user, const char *name, const ir_tensor *value) {
 
 static void evaluate(check *c, bool round, ir_tensor *out) {
   const int32_t pos = 0, len = (int32_t)c->k->tokens;
-  ir_eval_args a = {.batch = 1, .time = len, .tokens = c->tokens, .pos = &pos, .len = &len, .round_f32 = round, .user = c};
+  ir_eval_args a = {
+      .batch = 1, .time = len, .tokens = c->tokens, .pos = &pos, .len = &len, .round_f32 = round, .user = c};
   if (!round) a.on_probe = keep_probe;
   taper_error error = {0};
-  if (ir_eval_entry(c->m, ir_entry_find(c->m, "forward"), &a, out, 1, &error) != TAPER_OK) fail_msg("%s: %s", c->k->label, error.message);
+  if (ir_eval_entry(c->m, ir_entry_find(c->m, "forward"), &a, out, 1, &error) != TAPER_OK)
+    fail_msg("%s: %s", c->k->label, error.message);
 }
 
 static void open_case(check *c, const model_case *k, uint64_t seed) {
@@ -136,7 +203,8 @@ static void open_case(check *c, const model_case *k, uint64_t seed) {
   free(file);
   double vocab = 0;
   assert_true(ir_module_param(c->m, "vocab", &vocab));
-  for (uint32_t i = 0; i < k->tokens; i++) c->tokens[i] = (int32_t)((i * 7 + 3 * (i / 5) + (uint32_t)seed) % (uint32_t)vocab);
+  for (uint32_t i = 0; i < k->tokens; i++)
+    c->tokens[i] = (int32_t)((i * 7 + 3 * (i / 5) + (uint32_t)seed) % (uint32_t)vocab);
   evaluate(c, false, &c->reference);
   evaluate(c, true, &c->rounded);
 }
@@ -172,10 +240,12 @@ static void check_probe(void *user, const taper_probe_desc *p, const float *rows
     most = fmax(most, fabs(c->probes[i].data[j]));
     worst = fmax(worst, fabs(rows[j] - c->probes[i].data[j]));
   }
-  if (p->inv_scale == TAPER_ABI_NONE && !(worst <= 1e-4 * most)) fail_msg("%s: probe '%s' is off by %g of %g", c->k->label, p->name, worst, most);
+  if (p->inv_scale == TAPER_ABI_NONE && !(worst <= 1e-4 * most))
+    fail_msg("%s: probe '%s' is off by %g of %g", c->k->label, p->name, worst, most);
 }
 
-/* All rows in one call; then step by step with three workers; then in chunks beside another sequence. All must agree to the bit. */
+/* All rows in one call; then step by step with three workers; then in chunks beside another sequence. All must agree to
+ * the bit. */
 static void run_case(check *c, const pass_options *o, const char *arch, const char *what) {
   uint32_t n = c->k->tokens, vocab = (uint32_t)c->reference.dim[2];
   diag_sink *sink = diag_sink_new();
@@ -191,12 +261,15 @@ static void run_case(check *c, const pass_options *o, const char *arch, const ch
   for (uint32_t i = 0; i < n; i++) {
     const int32_t at = (int32_t)i;
     run_call(&r, 3, 1, &c->tokens[i], &two, &at, 1, &zero, other, NULL, NULL);
-    if (memcmp(other, whole + (size_t)i * vocab, vocab * sizeof(float)) != 0) fail_msg("%s, %s: step %u differs from the prefill", c->k->label, what, i);
+    if (memcmp(other, whole + (size_t)i * vocab, vocab * sizeof(float)) != 0)
+      fail_msg("%s, %s: step %u differs from the prefill", c->k->label, what, i);
   }
-  for (uint32_t i = 0, chunk = 1; i < n; i += chunk, chunk = chunk % 9 + 2) { /* ragged: our chunk, and one row of another sequence in front */
+  for (uint32_t i = 0, chunk = 1; i < n;
+       i += chunk, chunk = chunk % 9 + 2) { /* ragged: our chunk, and one row of another sequence in front */
     if (chunk > n - i) chunk = n - i;
     token[0] = c->tokens[(i * 3) % n], slot[0] = 0, pos[0] = 0;
-    for (uint32_t j = 0; j < chunk; j++) token[1 + j] = c->tokens[i + j], slot[1 + j] = 1, pos[1 + j] = (int32_t)(i + j);
+    for (uint32_t j = 0; j < chunk; j++)
+      token[1 + j] = c->tokens[i + j], slot[1 + j] = 1, pos[1 + j] = (int32_t)(i + j);
     out[0] = (int32_t)chunk;
     run_call(&r, 2, chunk + 1, token, slot, pos, 1, out, other, NULL, NULL);
     if (memcmp(other, whole + (size_t)(i + chunk - 1) * vocab, vocab * sizeof(float)) != 0)
@@ -236,6 +309,7 @@ static void test_explicit(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_o2), cmocka_unit_test(test_o2_portable), cmocka_unit_test(test_o0), cmocka_unit_test(test_explicit)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_o2), cmocka_unit_test(test_o2_portable),
+                                     cmocka_unit_test(test_o0), cmocka_unit_test(test_explicit)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
