@@ -19,7 +19,7 @@ const char *emit_template(const char *name);
 /* A header of the templates without its includes, which the image holds already. */
 void emit_header(const char *header, text *out);
 /* A template with its parameters replaced, `#if P_X` decided, and what serves it alone left out. false and
-   *out_problem: a parameter that params.def or `values` lacks, or an #if that is not closed. */
+ *out_problem: a parameter that params.def or `values` lacks, or an #if that is not closed. */
 bool emit_specialise(const char *source, const emit_value *values, size_t n, text *out, const char **out_problem);
 
 /* ---- code.c: bodies of functions ---- */
@@ -61,6 +61,9 @@ typedef struct emit_list {
 } emit_list;
 /* The statements that run the steps on row r (or on columns column .. column + n - 1 of it). */
 void emit_steps(const emit_list *l, text *out);
+
+/* The first op of a stage that kernels.def has no line for; none: IR_NONE. */
+ir_value emit_without_kernel(const plan *p, const plan_stage *s);
 
 /* Literals that read back as the same value. */
 void emit_float(text *out, double value);       /* "1e-06f" */

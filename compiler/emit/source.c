@@ -29,6 +29,13 @@ static bool same_shape(const emit_fields *a, const emit_fields *b) {
 
 /* Equal text, but for the name, is one function. */
 static bool add_stage(sourcer *s, size_t i, diag_sink *sink) {
+  ir_value unknown = emit_without_kernel(s->p, &s->p->stages[i]);
+  if (unknown.id) {
+    diag_report(sink, DC_EMIT_TEMPLATE, ir_loc_of(s->p->m, unknown),
+                "op '%s' has no kernel for target %s; give it a line in templates/kernels.def",
+                ir_op_name(ir_opcode_of(s->p->m, unknown)), s->p->target);
+    return false;
+  }
   text body = {0};
   const char *problem = "";
   emit_fields *fields = ARENA_NEW(&s->mem, emit_fields);

@@ -16,6 +16,19 @@ static const struct {
 #undef KERNEL
 };
 
+static ir_value without_kernel(const plan *p, const plan_step *steps, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (kernels[ir_opcode_of(p->m, steps[i].op)].form == FORM_NONE) return steps[i].op;
+  return IR_NONE;
+}
+
+ir_value emit_without_kernel(const plan *p, const plan_stage *s) {
+  ir_value v = without_kernel(p, s->steps, s->step_count);
+  for (size_t i = 0; i < s->segment_count && !v.id; i++)
+    v = without_kernel(p, s->segments[i].steps, s->segments[i].step_count);
+  return v;
+}
+
 typedef struct pointer {
   const char *name, *expression;
 } pointer;

@@ -231,6 +231,22 @@ static bool read_params(planner *k, ir_region entry) {
   return true;
 }
 
+/* Ids are below the width of the logits and positions below the context: every one must have a row. */
+static bool check_tables(planner *k, ir_region entry) {
+  bool ok = true;
+  for (ir_value v = ir_first(k->m, entry); v.id; v = ir_next(k->m, v)) {
+    if (!ir_is(k->m, v, IR_EMBED)) continue;
+    bool positions = ir_is(k->m, ir_operand(k->m, v, 0), IR_POSITIONS);
+    int64_t rows = ir_type_of(k->m, ir_operand(k->m, v, 1)).dim[0], needed = positions ? k->p->context : k->p->vocab;
+    if (rows >= needed) continue;
+    diag_report(k->sink, DC_PLAN_SIZE, ir_loc_of(k->m, v),
+                "the table has %lld rows, but %s go up to %lld; make the table larger or '%s' smaller", (long long)rows,
+                positions ? "positions" : "ids", (long long)needed - 1, positions ? "context" : "vocab");
+    ok = false;
+  }
+  return ok;
+}
+
 static void allocate(planner *k) {
   plan *p = k->p;
   uint32_t n = ir_value_limit(k->m);
@@ -247,7 +263,7 @@ static bool run(planner *k) {
   plan *p = k->p;
   group *groups;
   allocate(k);
-  if (!check_entry(k, p->entry) || !read_params(k, p->entry)) return false;
+  if (!check_entry(k, p->entry) || !read_params(k, p->entry) || !check_tables(k, p->entry)) return false;
   k->out = execution_out_rows(k->m, p->entry, &k->scratch);
   k->out[ir_last(k->m, p->entry).id] = true;
   add_states(k, p->entry);

@@ -1,4 +1,4 @@
-/* A segment of a linear stage: products of its units' columns with all rows, a block at a time, and the epilogue on them. */
+/* A segment of a linear stage: products of its units' columns with all rows, block by block, and the epilogue. */
 #ifndef P_NAME /* alone: y = W x, for the compiler and the tests */
 #include "templates/cpu/axis.h"
 #include "templates/cpu/math.h"
