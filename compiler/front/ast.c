@@ -32,6 +32,15 @@ bool ast_token(ast_parser *p, size_t length, bool blank, ast_span *out) {
   return false;
 }
 
+bool ast_percentage(ast_parser *p, ast_span *token) {
+  const front_source *s = p->source;
+  uint32_t at = token->end;
+  while (at < s->size && strchr(" \t\r\n", s->text[at])) at++; /* source_init refused NUL bytes */
+  if (at < s->size && strchr(",;)", s->text[at])) return true;
+  p->offset = p->token.end = --token->end;
+  return false;
+}
+
 void ast_end(ast_parser *p, ast_span *out) {
   *out = (ast_span){p->source->size, p->source->size};
   p->last_token = p->token;
