@@ -41,9 +41,9 @@ static taper_status check_symbols(view symbols, view names, taper_error *error) 
 }
 
 taper_status emit_check_image(const void *image, size_t size, taper_error *error) {
-  view all = {image, size}, content, names;
+  view all = {image, size}, content = {0}, names = {0};
   Elf64_Ehdr h;
-  Elf64_Shdr s, t;
+  Elf64_Shdr s = {0}, t = {0};
   if (size < sizeof h || memcmp(image, ELFMAG, SELFMAG) != 0 || all.data[EI_CLASS] != ELFCLASS64 ||
       all.data[EI_DATA] != ELFDATA2LSB)
     return TAPER_FAIL(error, TAPER_INTERNAL, "the C compiler's output is no 64-bit little-endian ELF file");

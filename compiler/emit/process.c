@@ -16,7 +16,8 @@ static int spawn(const char *const *argv, const char *out_path, const char *err_
   e = posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
   if (!e) e = posix_spawn_file_actions_addopen(&files, 1, out_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (!e) e = posix_spawn_file_actions_addopen(&files, 2, err_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  char *const *args = (char *const *)(uintptr_t)argv; /* posix_spawn does not write to them */
+  char *const *args; /* posix_spawn does not write to them */
+  memcpy(&args, &argv, sizeof args);
   if (!e) e = posix_spawnp(out_pid, argv[0], &files, NULL, args, environ);
   posix_spawn_file_actions_destroy(&files);
   return e;

@@ -140,6 +140,7 @@ static uint64_t gcd(uint64_t a, uint64_t b) {
 static void put_calls(filler *f, text *out) {
   uint64_t total = 0, common = 0, before = 0;
   for (size_t i = 0; i < f->s->segment_count; i++) common = gcd(cost_of(&f->s->segments[i]), common);
+  if (!common) common = 1;
   for (size_t i = 0; i < f->s->segment_count; i++) {
     const plan_segment *g = &f->s->segments[i];
     total += (g->columns + g->unit - 1) / g->unit * (cost_of(g) / common);

@@ -139,7 +139,9 @@ static bool place_sink(builder *b, const sink *k) {
     if (r) with = &b->out->segments[i];
   }
   if (with) return add_sink(b, with, k);
-  b->out->segments[b->out->segment_count++] = s;
+  plan_segment *segments = b->out->segments;
+  if (!segments) return false; /* never; the analyzer does not know */
+  segments[b->out->segment_count++] = s;
   return true;
 }
 

@@ -62,8 +62,7 @@ static inline void run_bind(ir_module *m, uint64_t seed) {
 }
 
 static inline ir_module *run_model(const char *source, const front_define *defines, size_t n, const front_gate *gates,
-                                   size_t gate_count, uint64_t seed) {
-  diag_sink *sink = diag_sink_new();
+                                   size_t gate_count, uint64_t seed, diag_sink *sink) {
   front_options o = {.defines = defines, .define_count = n, .gates = gates, .gate_count = gate_count};
   if (strncmp(source, "tir", 3) == 0) {
     ir_module *parsed = ir_parse(source, strlen(source), diag_intern(sink, "test.tir"), sink);
@@ -76,7 +75,7 @@ static inline ir_module *run_model(const char *source, const front_define *defin
   if (!m) run_fail_with(sink);
   run_bind(m, seed);
   front_free(f);
-  return m; /* the sink holds the file names of its places: it lives as long as the test */
+  return m; /* the sink holds the file names of its places: it must live as long */
 }
 
 static inline ir_module *run_optimise(const ir_module *original, pass_options o, diag_sink *sink) {

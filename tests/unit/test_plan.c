@@ -160,6 +160,7 @@ static const model_case cases[] = {
 typedef struct check {
   const model_case *k;
   ir_module *m;
+  diag_sink *sink;
   ir_tensor reference, rounded; /* logits [1, T, vocab]: exact, and of a plain f32 program */
   ir_tensor probes[16];
   const char *probe_names[16];
@@ -192,14 +193,14 @@ static void open_case(check *c, const model_case *k, uint64_t seed) {
   size_t size = 0, defines = 0;
   front_gate gates[2] = {{"internal", &k->gate, 1, true}, {"final", &k->gate, 1, true}};
   front_gate only = {"g", &k->gate, 1, true};
-  *c = (check){.k = k};
+  *c = (check){.k = k, .sink = diag_sink_new()};
   if (k->file) assert_int_equal(file_read(k->file, 1 << 20, &file, &size, NULL), TAPER_OK);
   char *train = file ? strstr(file, "\ntrain {") : NULL;
   if (train) train[1] = 0; /* its sizes do not fit ours */
   while (defines < MAX_DEFINES && k->defines[defines].name) defines++;
   const char *source = file ? file : k->source;
   size_t gate_count = k->source ? (k->source == exotic) : strcmp(k->label, "mlp") == 0 ? 0 : 2;
-  c->m = run_model(source, k->defines, defines, k->source ? &only : gates, gate_count, seed);
+  c->m = run_model(source, k->defines, defines, k->source ? &only : gates, gate_count, seed, c->sink);
   free(file);
   double vocab = 0;
   assert_true(ir_module_param(c->m, "vocab", &vocab));
@@ -213,6 +214,7 @@ static void close_case(check *c) {
   for (size_t i = 0; i < c->probe_count; i++) free(c->probes[i].data), free((void *)(uintptr_t)c->probe_names[i]);
   ir_tensor_free(&c->reference), ir_tensor_free(&c->rounded);
   ir_module_free(c->m);
+  diag_sink_free(c->sink);
 }
 
 /* Contract 9: max |a - b| / max |b| <= max(2e-5, 4 x what a plain f32 evaluation has). */
