@@ -1,7 +1,10 @@
-/* defer_norm.c - live norms that only linears read (tapernorm.md 5): the gain goes into the readers, the division after
-   their products. rms_norm:   y = (x D_gamma W) / r + b          the bias is not divided layer_norm: y = (x P D_gamma
-   W) / sigma + (b + beta W) The statistic is an op of its own (inv_rms, inv_std), so that it can be computed while the
-   products are. */
+/*
+ * defer_norm.c - live norms that only linears read (tapernorm.md 5): the gain goes into the readers, the division after their products.
+ *   rms_norm:   y = (x D_gamma W) / r + b                        the bias is not divided
+ *   layer_norm: y = ((x P) D_gamma W) / sigma + (b + beta W)     P = I - 11'/d acts on the row, not on W: a mean far above sigma would
+ *                                                                come back through the rounding of W P
+ * The statistic is an op of its own (inv_rms, inv_std), so that it can be computed while the products are.
+ */
 #include "compiler/passes/passes_priv.h"
 
 static const char name[] = "defer-norm";
@@ -12,22 +15,22 @@ typedef struct deferral {
   uint32_t limit; /* values from here on are this pass's own */
 } deferral;
 
-/* Norms of one value share the statistics made here: those stand before the first of them, so before all. */
-static ir_value statistic_of(pass_context *c, const deferral *d, ir_value norm) {
+/* Norms of one value share the ops made here: those stand before the first of them, so before all. */
+static ir_value shared(pass_context *c, const deferral *d, ir_value norm, ir_opcode op) {
   ir_module *m = c->m;
-  ir_opcode op = ir_is(m, norm, IR_LAYER_NORM) ? IR_INV_STD : IR_INV_RMS;
   ir_value x = ir_operand(m, norm, 0), *users;
+  bool has_eps = op != IR_CENTER;
   size_t n = ir_users(m, x, &c->scratch, &users);
   for (size_t i = 0; i < n; i++)
-    if (users[i].id >= d->limit && ir_is(m, users[i], op) && ir_eps(m, users[i]) == ir_eps(m, norm) &&
+    if (users[i].id >= d->limit && ir_is(m, users[i], op) && (!has_eps || ir_eps(m, users[i]) == ir_eps(m, norm)) &&
         ir_region_of(m, users[i]).id == ir_region_of(m, norm).id)
       return users[i];
   ir_builder b = pass_builder(c, norm);
   ir_attr eps = {IR_ATTR_EPS, {.f = ir_eps(m, norm)}};
-  return ir_build(&b, op, &x, 1, &eps, 1);
+  return ir_build(&b, op, &x, 1, &eps, has_eps);
 }
 
-static void defer_reader(pass_context *c, ir_value norm, ir_value statistic_value, ir_value linear,
+static void defer_reader(pass_context *c, ir_value norm, ir_value x, ir_value statistic, ir_value linear,
                          pass_fold_reader *out) {
   ir_module *m = c->m;
   bool is_layer = ir_is(m, norm, IR_LAYER_NORM);
@@ -35,10 +38,9 @@ static void defer_reader(pass_context *c, ir_value norm, ir_value statistic_valu
   *out = (pass_fold_reader){.old_weight = w};
   if (is_layer) b = pass_expr_bias(c, linear, b, w, ir_operand(m, norm, 2));
   w = pass_expr_scale(c, linear, w, ir_operand(m, norm, 1), -1);
-  if (is_layer) w = pass_expr_center(c, linear, w, -1);
   ir_builder at = pass_builder(c, linear);
-  ir_value product = IR_BUILD(&at, IR_LINEAR, ir_operand(m, norm, 0), w);
-  ir_value scaled = IR_BUILD(&at, IR_ROW_SCALE, product, statistic_value);
+  ir_value product = IR_BUILD(&at, IR_LINEAR, x, w);
+  ir_value scaled = IR_BUILD(&at, IR_ROW_SCALE, product, statistic);
   ir_replace_uses(m, linear, b.id ? IR_BUILD(&at, IR_SHIFT, scaled, b) : scaled);
   ir_erase(m, linear);
   out->op = product;
@@ -64,9 +66,11 @@ static void visit(pass_context *c, deferral *d, ir_value norm) {
                 pass_place(c, blocker), reason);
     return;
   }
-  ir_value s = statistic_of(c, d, norm);
+  bool is_layer = ir_is(c->m, norm, IR_LAYER_NORM);
+  ir_value s = shared(c, d, norm, is_layer ? IR_INV_STD : IR_INV_RMS);
+  ir_value x = is_layer ? shared(c, d, norm, IR_CENTER) : ir_operand(c->m, norm, 0);
   pass_fold_record *record = pass_fold_new(c, &d->folds, norm, n);
-  for (size_t i = 0; i < n; i++) defer_reader(c, norm, s, readers[i].op, &record->readers[record->count++]);
+  for (size_t i = 0; i < n; i++) defer_reader(c, norm, x, s, readers[i].op, &record->readers[record->count++]);
   ir_erase(c->m, norm);
   c->changed = true;
 }
