@@ -18,6 +18,8 @@ typedef struct cpu_device {
   packed weights;
   float *arena, *scratch;
   taper_ctx *ctx;     /* [threads] and one more: of a caller that works alone */
+  uint32_t *stages;   /* [2][stage_count]: indices of all, then of those that a call without probes runs */
+  uint32_t quiet;     /* how many these are */
   uint32_t positions; /* the context, in whole tiles */
   pace single;        /* of batches of one row; guarded by the pool's lock */
 } cpu_device;
@@ -31,8 +33,9 @@ struct device_state {
 typedef struct cpu_run {
   cpu_device *d;
   device_batch *batch;
-  const taper_ctx *ctx; /* [parts] */
-  uint32_t parts;
+  const taper_ctx *ctx;   /* [parts] */
+  const uint32_t *stages; /* [count] */
+  uint32_t parts, count;
   _Atomic uint64_t bad; /* lowest out row * vocab + id of a logit that is not finite */
 } cpu_run;
 
@@ -49,6 +52,7 @@ static void cpu_close(device *base) {
   memory_free(&a, d->arena);
   memory_free(&a, d->scratch);
   memory_free(&a, d->ctx);
+  memory_free(&a, d->stages);
   image_unload(&d->code);
   memory_free(&a, d);
 }
@@ -66,6 +70,17 @@ static void set_facts(cpu_device *d, const package_image *which, uint32_t row_ca
   for (uint32_t i = t->probe_count; i-- > 0;) {
     if (t->probes[i].stage == TAPER_ABI_NONE) snprintf(f->lost_probe, sizeof(f->lost_probe), "%s", t->probes[i].name);
   }
+}
+
+static taper_status list_stages(cpu_device *d, taper_error *error) {
+  const taper_image *t = d->code.table;
+  d->stages = memory_zalloc(&d->allocator, 2 * (size_t)t->stage_count + 1, sizeof(uint32_t));
+  if (!d->stages) return memory_exhausted(error, "the list of stages", 2 * (uint64_t)t->stage_count * sizeof(uint32_t));
+  for (uint32_t i = 0; i < t->stage_count; i++) {
+    d->stages[i] = i;
+    if (!(t->stages[i].flags & TAPER_STAGE_PROBES)) d->stages[t->stage_count + d->quiet++] = i;
+  }
+  return TAPER_OK;
 }
 
 /* The buffers of a batch, shared by all sessions: they take turns. */
@@ -112,6 +127,7 @@ static taper_status load_weights(cpu_device *d, const package *p, const package_
   }
   pool_unlock(d->workers);
   TAPER_TRY(status);
+  TAPER_TRY(list_stages(d, error));
   set_facts(d, which, row_cap);
   return make_room(d, error);
 }
@@ -232,27 +248,29 @@ static void collect(cpu_run *r, uint32_t part, uint32_t parts) {
   }
 }
 
-static void run_part(void *arg, uint32_t stage, uint32_t part) {
+static void run_part(void *arg, uint32_t i, uint32_t part) {
   cpu_run *r = arg;
-  const taper_image *t = r->d->code.table;
-  if (stage < t->stage_count)
-    t->stages[stage].fn(&r->ctx[part], t->stages[stage].args);
-  else
+  if (i == r->count) {
     collect(r, part, r->parts);
+    return;
+  }
+  const taper_stage *stage = &r->d->code.table->stages[r->stages[i]];
+  stage->fn(&r->ctx[part], stage->args);
 }
 
 /* Later stages add to the stream in place, so a probed value is copied before the next stage begins. */
-static void copy_probes(void *arg, uint32_t stage) {
+static void copy_probes(void *arg, uint32_t i) {
   cpu_run *r = arg;
+  if (i == r->count) return;
   const taper_image *t = r->d->code.table;
   const uint64_t rows = r->batch->rows, width = t->width;
   for (uint32_t k = 0; k < t->probe_count; k++) {
     const taper_probe_desc *d = &t->probes[k];
-    if (d->stage != stage) continue;
+    if (d->stage != r->stages[i]) continue;
     const float *from = r->d->arena + d->offset * r->d->base.facts.row_cap;
     const float *scale = d->inv_scale == TAPER_ABI_NONE ? NULL : r->d->weights.weight[d->inv_scale];
     float *to = r->batch->probe_rows + k * rows * width;
-    for (uint64_t i = 0; i < rows * width; i++) to[i] = scale ? from[i] * scale[i % width] : from[i];
+    for (uint64_t j = 0; j < rows * width; j++) to[j] = scale ? from[j] * scale[j % width] : from[j];
   }
 }
 
@@ -271,9 +289,9 @@ static void run_together(cpu_run *r, uint32_t stages) {
 
 static void run_alone(cpu_run *r, uint32_t stages) {
   r->ctx = &r->d->ctx[r->d->base.facts.threads], r->parts = 1;
-  for (uint32_t stage = 0; stage < stages; stage++) {
-    run_part(r, stage, 0);
-    if (r->batch->probe_rows) copy_probes(r, stage);
+  for (uint32_t i = 0; i < stages; i++) {
+    run_part(r, i, 0);
+    if (r->batch->probe_rows) copy_probes(r, i);
   }
 }
 
@@ -304,7 +322,9 @@ static taper_status cpu_run_batch(device *base, device_state *s, device_batch *b
     c->token = batch->token, c->pos = batch->pos, c->slot = batch->slot, c->out_row = batch->out_row;
     c->state = s->state;
   }
-  run_stages(&r, t->stage_count + (shared_copy ? 1 : 0));
+  r.stages = batch->probe_rows ? d->stages : d->stages + t->stage_count;
+  r.count = batch->probe_rows ? t->stage_count : d->quiet;
+  run_stages(&r, r.count + (shared_copy ? 1 : 0));
   if (!shared_copy) collect(&r, 0, 1);
   pool_unlock(d->workers);
   const uint64_t bad = atomic_load(&r.bad);

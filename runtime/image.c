@@ -194,6 +194,7 @@ static taper_status check_table(const taper_image *t, const package *p, const ex
     CHECK(holds_string(x, s->name), "stage %u: its name lies outside of the image", i);
     CHECK(holds_address(x, (uintptr_t)s->fn, 1) && (!s->args || holds(x, s->args, 1, 1)),
           "stage %u '%.80s' lies outside of the image", i, s->name);
+    CHECK(!(s->flags & ~TAPER_STAGE_PROBES), "stage %u '%.80s': unknown flags %#x", i, s->name, s->flags);
   }
   for (uint32_t i = 0; i < t->weight_count; i++) TAPER_TRY(check_weight(&t->weights[i], i, p, x, error));
   for (uint32_t i = 0; i < t->state_count; i++) {

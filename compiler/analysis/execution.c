@@ -41,7 +41,8 @@ static bool has_vector(const ir_module *m, ir_value v) {
 
 /* Row-wise ops whose flags do not say that column j needs columns j alone. */
 static bool is_column_op(ir_opcode op) {
-  return op == IR_SCALE || op == IR_SHIFT || op == IR_ROW_SCALE || op == IR_DYT || ir_op_has(op, OPF_ELEMENTWISE);
+  return op == IR_SCALE || op == IR_SHIFT || op == IR_ROW_SCALE || op == IR_ROW_SHIFT || op == IR_DYT ||
+         ir_op_has(op, OPF_ELEMENTWISE);
 }
 
 static execution_class class_of_row_op(const ir_module *m, ir_value v, ir_opcode op, bool heads) {
@@ -79,4 +80,17 @@ bool *execution_out_rows(const ir_module *m, ir_region entry, arena *scratch) {
     out[v.id] = only;
   }
   return out;
+}
+
+bool *execution_probe_only(const ir_module *m, ir_region entry, arena *scratch) {
+  bool *only = ARENA_ARRAY(scratch, bool, ir_value_limit(m));
+  for (ir_value v = ir_last(m, entry); v.id; v = ir_prev(m, v)) {
+    bool probe = ir_op_has(ir_opcode_of(m, v), OPF_IDENTITY);
+    if (!ir_op_has(ir_opcode_of(m, v), OPF_PURE)) continue;
+    ir_value *users;
+    size_t n = ir_users(m, v, scratch, &users);
+    only[v.id] = probe || n > 0;
+    for (size_t i = 0; i < n && only[v.id]; i++) only[v.id] = only[users[i].id];
+  }
+  return only;
 }

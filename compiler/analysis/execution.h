@@ -27,5 +27,7 @@ bool execution_is_row(const ir_module *m, ir_value v);
 /* Which values of an entry are needed only for rows whose result is wanted: all uses lead to the first operand of
    return, none to a state or a probe. [ir_value_limit], owned by scratch. */
 bool *execution_out_rows(const ir_module *m, ir_region entry, arena *scratch);
+/* Which values of an entry lead to probes only: a call that asks for no probe needs none of them. As above. */
+bool *execution_probe_only(const ir_module *m, ir_region entry, arena *scratch);
 
 #endif

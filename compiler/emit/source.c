@@ -142,7 +142,7 @@ static void put_tables(const sourcer *s) {
     const char *f = s->functions[s->function_of[i]].name;
     text_printf(out, "    {%s, &%s_table[%u], ", f, f, s->row_of[i]);
     emit_string(out, p->stages[i].name);
-    text_puts(out, "},\n");
+    text_puts(out, p->stages[i].probes ? ", TAPER_STAGE_PROBES},\n" : ", 0},\n");
   }
   text_puts(out, "};\nstatic const taper_weight_desc weights[] = {\n");
   for (size_t i = 0; i < p->weight_count; i++) {

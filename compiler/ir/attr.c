@@ -37,13 +37,14 @@ const double *ir_attr_floats(const ir_module *m, ir_value v, ir_attr_key key, si
   return a ? a->u.floats.data : NULL;
 }
 
-/* The module's own copy; values of constants are stored as their type holds them. */
-static ir_attr owned(ir_module *m, ir_dtype dtype, ir_attr a) {
+/* The module's own copy; values of constants are stored as their type holds them. A gate's stay as they are: whether it
+ * is exactly 0 or 1 is asked of the stored value. */
+static ir_attr owned(ir_module *m, const ir_node *node, ir_attr a) {
   switch (ir_attr_kind_of(a.key)) {
   case IR_KIND_STRING: a.u.s = arena_strdup(&m->mem, a.u.s); break;
   case IR_KIND_FLOATS: {
     double *copy = arena_copy(&m->mem, a.u.floats.data, a.u.floats.n * sizeof(double));
-    for (size_t i = 0; i < a.u.floats.n; i++) copy[i] = ir_round_to(dtype, copy[i]);
+    for (size_t i = 0; i < a.u.floats.n && node->op != IR_GATE; i++) copy[i] = ir_round_to(node->type.dtype, copy[i]);
     a.u.floats.data = copy;
     break;
   }
@@ -57,7 +58,7 @@ void ir_set_attr(ir_module *m, ir_value v, ir_attr attr) {
   ir_node *node = ir_node_at(m, v);
   if (!ir_op_accepts(node->op, attr.key, NULL))
     ir_bug("op %s has no attribute '%s'", ir_op_name(node->op), ir_attr_name(attr.key));
-  attr = owned(m, node->type.dtype, attr);
+  attr = owned(m, node, attr);
   uint32_t at = 0;
   while (at < node->attr_count && strcmp(ir_attr_name(node->attrs[at].key), ir_attr_name(attr.key)) < 0) at++;
   if (at < node->attr_count && node->attrs[at].key == attr.key) {

@@ -89,6 +89,12 @@ taper_status eval_row_scale(eval_ctx *c) {
   return TAPER_OK;
 }
 
+taper_status eval_row_shift(eval_ctx *c) {
+  int64_t n = eval_elements(c->out), d = eval_last(c->out);
+  for (int64_t i = 0; i < n; i++) c->out->data[i] = c->in[0]->data[i] + c->in[1]->data[i / d];
+  return TAPER_OK;
+}
+
 /* Which element of a vector meets element i: by the last axis, or by the first. */
 static int64_t vector_index(const eval_ctx *c, int64_t i) {
   const ir_tensor *t = c->out;
@@ -107,17 +113,38 @@ taper_status eval_shift(eval_ctx *c) {
   return TAPER_OK;
 }
 
-/* axis -1: every row loses its mean; axis 0: every column does. */
-taper_status eval_center(eval_ctx *c) {
-  bool columns = ir_attr_int(c->m, c->v, IR_ATTR_AXIS, -1) == 0;
+/* The lines along an axis (-1: rows, 0: columns) of x: where line l begins, and how far its elements are apart. */
+typedef struct lines {
+  int64_t lines, count, first, step;
+} lines;
+
+static lines lines_of(const eval_ctx *c) {
   const ir_tensor *x = c->in[0];
-  int64_t count = columns ? x->dim[0] : eval_last(x), lines = eval_elements(x) / count, step = columns ? lines : 1;
-  for (int64_t l = 0; l < lines; l++) {
-    const double *from = x->data + (columns ? l : l * count);
-    double *to = c->out->data + (columns ? l : l * count), sum = 0;
-    for (int64_t i = 0; i < count; i++) sum += from[i * step];
-    for (int64_t i = 0; i < count; i++) to[i * step] = from[i * step] - sum / (double)count;
+  bool columns = ir_attr_int(c->m, c->v, IR_ATTR_AXIS, -1) == 0;
+  int64_t count = columns ? x->dim[0] : eval_last(x), n = eval_elements(x) / count;
+  return (lines){n, count, columns ? 1 : count, columns ? n : 1};
+}
+
+static double line_mean(const double *x, const lines *a) {
+  double sum = 0;
+  for (int64_t i = 0; i < a->count; i++) sum += x[i * a->step];
+  return sum / (double)a->count;
+}
+
+taper_status eval_center(eval_ctx *c) {
+  const lines a = lines_of(c);
+  for (int64_t l = 0; l < a.lines; l++) {
+    const double *x = c->in[0]->data + l * a.first;
+    const double mu = line_mean(x, &a);
+    double *y = c->out->data + l * a.first;
+    for (int64_t i = 0; i < a.count; i++) y[i * a.step] = x[i * a.step] - mu;
   }
+  return TAPER_OK;
+}
+
+taper_status eval_row_mean(eval_ctx *c) {
+  const lines a = lines_of(c);
+  for (int64_t l = 0; l < a.lines; l++) c->out->data[l] = line_mean(c->in[0]->data + l * a.first, &a);
   return TAPER_OK;
 }
 

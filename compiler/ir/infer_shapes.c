@@ -41,6 +41,15 @@ bool infer_row_statistic(infer_ctx *c) {
   return infer_finish(c, t);
 }
 
+/* Of a vector, row or matrix; over the columns (axis 0) the result is one row. */
+bool infer_row_mean(infer_ctx *c) {
+  int64_t axis;
+  if (!infer_operands(c) || !axis_of(c, &axis)) return false;
+  ir_type t = infer_type(c, 0);
+  t.dim[axis == 0 ? 0 : t.rank - 1] = 1;
+  return infer_finish(c, t);
+}
+
 bool infer_row_scale(infer_ctx *c) {
   if (!infer_operands(c)) return false;
   ir_type s = infer_type(c, 0);

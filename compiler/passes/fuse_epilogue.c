@@ -6,7 +6,9 @@
  * stage;
  *   - row-wise ops that only linears read (a norm's statistic, an explicit scale) wait for the stage of these linears,
  * whose input load computes them;
- *   - other row-wise ops share a stage that works on whole rows.
+ *   - other row-wise ops share a stage that works on whole rows;
+ *   - what only probes need runs in stages of its own, right behind the stage that its operands come from: a call
+ * without probes leaves these out. What the other ops compute in passing is computed again there.
  */
 #include "compiler/analysis/execution.h"
 #include "compiler/passes/pass.h"
@@ -23,7 +25,10 @@ typedef enum stage_kind { STAGE_ROWS, STAGE_LINEAR, STAGE_ATTENTION } stage_kind
 typedef struct fuser {
   const ir_module *m;
   arena *scratch;
+  uint32_t limit;   /* values from here on were made later */
   bool *out;        /* needed for wanted rows only */
+  bool *probe_only; /* leads to probes only */
+  bool *behind;     /* of these: computed behind its stage, not in it */
   bool *alone;      /* may not wait: two stages would need it */
   bool *prologue;   /* waited, and has the stage of its readers */
   int32_t *stage;   /* [value] */
@@ -80,7 +85,7 @@ static bool may_wait(fuser *f, ir_value v, int depth) {
              ir_type_of(f->m, v).rank == 3 && ir_use_count(f->m, v) > 0;
   ir_value *users;
   size_t n = yes ? ir_users(f->m, v, f->scratch, &users) : 0;
-  for (size_t i = 0; i < n && yes; i++) yes = reader_takes(f, users[i], v, depth);
+  for (size_t i = 0; i < n && yes; i++) yes = f->probe_only[users[i].id] || reader_takes(f, users[i], v, depth);
   f->waits[v.id] = yes ? 1 : -1;
   return yes;
 }
@@ -150,6 +155,21 @@ static int32_t place(fuser *f, ir_value v, execution_class k) {
   return find_stage(f, last + 1, STAGE_ROWS, f->out[v.id]);
 }
 
+static bool is_view(execution_class k) { return k == EXEC_ALIAS || k == EXEC_SLICE; }
+
+/* What only probes need: a look at a value is where the value is, all else comes behind the last operand's stage. */
+static void place_behind(fuser *f, ir_value v, execution_class k) {
+  bool behind = !is_view(k);
+  f->stage[v.id] = 0;
+  for (size_t i = 0; i < ir_operand_count(f->m, v); i++) {
+    ir_value x = ir_operand(f->m, v, i);
+    if (!is_local(f, x)) continue;
+    behind |= f->behind[x.id];
+    if (f->stage[x.id] > f->stage[v.id]) f->stage[v.id] = f->stage[x.id];
+  }
+  f->behind[v.id] = behind;
+}
+
 /* false: an op may not wait after all; once more from the start. */
 static bool assign(fuser *f, ir_region entry) {
   memset(f->prologue, 0, ir_value_limit(f->m) * sizeof *f->prologue);
@@ -159,9 +179,13 @@ static bool assign(fuser *f, ir_region entry) {
     execution_class k = execution_class_of(f->m, v);
     f->stage[v.id] = f->source[v.id] = NO_STAGE;
     if (k == EXEC_NONE) continue;
+    if (f->probe_only[v.id]) {
+      place_behind(f, v, k);
+      continue;
+    }
     f->source[v.id] = last_source(f, v);
-    f->stage[v.id] = k == EXEC_ALIAS || k == EXEC_SLICE ? f->source[v.id] : place(f, v, k);
-    if (f->stage[v.id] != WAITS && k != EXEC_ALIAS && k != EXEC_SLICE && !settle(f, v, f->stage[v.id])) return false;
+    f->stage[v.id] = is_view(k) ? f->source[v.id] : place(f, v, k);
+    if (f->stage[v.id] != WAITS && !is_view(k) && !settle(f, v, f->stage[v.id])) return false;
   }
   return true;
 }
@@ -169,21 +193,73 @@ static bool assign(fuser *f, ir_region entry) {
 static void assign_singly(fuser *f, ir_region entry) {
   for (ir_value v = ir_first(f->m, entry); v.id; v = ir_next(f->m, v)) {
     execution_class k = execution_class_of(f->m, v);
-    f->stage[v.id] = k == EXEC_NONE ? NO_STAGE : k == EXEC_ALIAS || k == EXEC_SLICE ? last_source(f, v) : f->count++;
+    f->stage[v.id] = k == EXEC_NONE ? NO_STAGE : is_view(k) ? last_source(f, v) : f->count++;
   }
+}
+
+/* Numbers stages and what stands behind them in order. */
+static void renumber(fuser *f, ir_region entry) {
+  int32_t *number = ARENA_ARRAY(f->scratch, int32_t, f->count + 2);
+  for (ir_value v = ir_first(f->m, entry); v.id; v = ir_next(f->m, v))
+    if (f->behind[v.id]) number[f->stage[v.id] + 1] = 1;
+  for (int32_t s = 0, before = 0; s <= f->count; s++) {
+    before += number[s];
+    number[s] = s + before;
+  }
+  for (ir_value v = ir_first(f->m, entry); v.id; v = ir_next(f->m, v))
+    if (f->stage[v.id] >= 0) f->stage[v.id] = number[f->stage[v.id]] + f->behind[v.id];
+}
+
+static fuser fuser_of(pass_context *c, ir_region entry) {
+  uint32_t n = ir_value_limit(c->m);
+  fuser f = {.m = c->m, .scratch = &c->scratch, .limit = n, .out = execution_out_rows(c->m, entry, &c->scratch)};
+  f.probe_only = execution_probe_only(c->m, entry, &c->scratch);
+  f.alone = ARENA_ARRAY(&c->scratch, bool, n), f.behind = ARENA_ARRAY(&c->scratch, bool, n);
+  f.source = ARENA_ARRAY(&c->scratch, int32_t, n), f.stage = ARENA_ARRAY(&c->scratch, int32_t, n);
+  f.prologue = ARENA_ARRAY(&c->scratch, bool, n), f.waits = ARENA_ARRAY(&c->scratch, int8_t, n);
+  f.kind = ARENA_ARRAY(&c->scratch, stage_kind, n + 1), f.stage_out = ARENA_ARRAY(&c->scratch, bool, n + 1);
+  return f;
+}
+
+/* The copy for probes of an x that waited, so is nowhere stored; with copies of what it reads and waited too. */
+static ir_value copy_of(pass_context *c, const fuser *f, ir_value *copies, ir_value x) {
+  if (!is_local(f, x) || !f->prologue[x.id]) return x;
+  if (copies[x.id].id) return copies[x.id];
+  size_t n = ir_operand_count(c->m, x), attr_count = ir_attr_count(c->m, x);
+  ir_value *operands = ARENA_ARRAY(&c->scratch, ir_value, n + 1);
+  ir_attr *attrs = ARENA_ARRAY(&c->scratch, ir_attr, attr_count + 1);
+  for (size_t i = 0; i < n; i++) operands[i] = copy_of(c, f, copies, ir_operand(c->m, x, i));
+  for (size_t i = 0; i < attr_count; i++) attrs[i] = ir_attr_at(c->m, x, i);
+  ir_builder b = {c->m, ir_region_of(c->m, x), ir_next(c->m, x), ir_loc_of(c->m, x), ir_name_of(c->m, x)};
+  c->changed = true;
+  return copies[x.id] = ir_build(&b, ir_opcode_of(c->m, x), operands, n, attrs, attr_count);
+}
+
+/* false: there is nothing to copy. */
+static bool copy_for_probes(pass_context *c, const fuser *f, ir_region entry) {
+  uint32_t limit = ir_value_limit(c->m);
+  ir_value *copies = ARENA_ARRAY(&c->scratch, ir_value, limit);
+  bool any = false;
+  for (ir_value v = ir_first(c->m, entry); v.id; v = ir_next(c->m, v)) {
+    if (v.id >= limit || !f->probe_only[v.id]) continue;
+    for (size_t i = 0; i < ir_operand_count(c->m, v); i++) {
+      ir_value x = ir_operand(c->m, v, i), copy = copy_of(c, f, copies, x);
+      if (ir_same(copy, x)) continue;
+      ir_set_operand(c->m, v, i, copy);
+      any = true;
+    }
+  }
+  return any;
 }
 
 bool pass_fuse_epilogue(pass_context *c) {
   ir_region entry = ir_entry_find(c->m, "decode");
   if (!entry.id) return true;
-  uint32_t n = ir_value_limit(c->m);
-  fuser f = {.m = c->m, .scratch = &c->scratch, .out = execution_out_rows(c->m, entry, &c->scratch)};
-  f.alone = ARENA_ARRAY(&c->scratch, bool, n), f.source = ARENA_ARRAY(&c->scratch, int32_t, n),
-  f.stage = ARENA_ARRAY(&c->scratch, int32_t, n);
-  f.prologue = ARENA_ARRAY(&c->scratch, bool, n), f.waits = ARENA_ARRAY(&c->scratch, int8_t, n);
-  f.kind = ARENA_ARRAY(&c->scratch, stage_kind, n), f.stage_out = ARENA_ARRAY(&c->scratch, bool, n);
+  fuser f = fuser_of(c, entry);
   if (c->options->level >= 2) {
-    while (!assign(&f, entry)) continue;
+    while (!assign(&f, entry) || copy_for_probes(c, &f, entry))
+      if (f.limit != ir_value_limit(c->m)) f = fuser_of(c, entry);
+    renumber(&f, entry);
   } else {
     assign_singly(&f, entry);
   }

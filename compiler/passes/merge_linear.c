@@ -1,5 +1,7 @@
 /* merge_linear.c - linears that read one value become one linear over their rows, cut by slices; also in the deferred
-   form, linear, row_scale, shift. A weight that anything else in the entries reads (a tied table) is never merged. */
+   form, linear, row_scale, shift. A weight that anything else in the entries reads (a tied table) is never merged, nor
+   what only probes need with what every call needs. */
+#include "compiler/analysis/execution.h"
 #include "compiler/passes/passes_priv.h"
 
 #include <stdlib.h>
@@ -18,6 +20,7 @@ typedef struct member {
 typedef struct merging {
   analysis_constants known;
   uint32_t *order, limit; /* places of the ops that were there before the pass, by id */
+  bool *probe_only;       /* of the entry */
 } merging;
 
 /* The only user of v if it is an `op` that reads v as its input. */
@@ -39,7 +42,7 @@ static bool has_one_reader(pass_context *c, ir_value weight) {
 
 static bool as_member(pass_context *c, merging *t, ir_value v, member *out) {
   ir_module *m = c->m;
-  if (!ir_is(m, v, IR_LINEAR) || v.id >= t->limit) return false;
+  if (!ir_is(m, v, IR_LINEAR) || v.id >= t->limit || t->probe_only[v.id]) return false;
   ir_value weight = ir_operand(m, v, 1), bias = ir_operand(m, v, 2);
   if (!analysis_is_constant(&t->known, weight) || !has_one_reader(c, weight) ||
       (bias.id && !analysis_is_constant(&t->known, bias)))
@@ -165,6 +168,7 @@ bool pass_merge_linear(pass_context *c) {
   t.order = ARENA_ARRAY(&c->scratch, uint32_t, t.limit);
   for (size_t e = 0; e < ir_entry_count(c->m); e++) {
     uint32_t place = 0;
+    t.probe_only = execution_probe_only(c->m, ir_entry_at(c->m, e), &c->scratch);
     for (ir_value v = ir_first(c->m, ir_entry_at(c->m, e)); v.id; v = ir_next(c->m, v)) t.order[v.id] = ++place;
     for (ir_value v = ir_first(c->m, ir_entry_at(c->m, e)); v.id; v = ir_next(c->m, v))
       if (!ir_op_has(ir_opcode_of(c->m, v), OPF_IDENTITY)) merge_readers(c, &t, v);

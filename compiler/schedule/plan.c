@@ -266,6 +266,7 @@ static bool run(planner *k) {
   if (!check_entry(k, p->entry) || !read_params(k, p->entry) || !check_tables(k, p->entry)) return false;
   k->out = execution_out_rows(k->m, p->entry, &k->scratch);
   k->out[ir_last(k->m, p->entry).id] = true;
+  k->probe_only = execution_probe_only(k->m, p->entry, &k->scratch);
   add_states(k, p->entry);
   if (!settle_states(k, p->entry)) return false;
   plan_collect_uses(k, p->entry);
@@ -280,6 +281,7 @@ static bool run(planner *k) {
     return false;
   }
   add_probes(k, p->entry);
+  plan_settle_reads(k);
   return true;
 }
 

@@ -34,8 +34,8 @@ typedef enum plan_kind { PLAN_ROWS, PLAN_LINEAR, PLAN_ATTENTION } plan_kind;
 
 typedef struct plan_weight {
   uint32_t tensor;
-  bool tiles; /* else rows as stored */
-  uint32_t row0, rows, cols, read_rows;
+  bool tiles;                           /* else rows as stored */
+  uint32_t row0, rows, cols, read_rows; /* read_rows: by a call without probes */
 } plan_weight;
 
 typedef struct plan_buffer {
@@ -114,6 +114,7 @@ typedef struct plan_segment {
 typedef struct plan_stage {
   plan_kind kind;
   bool out_rows;
+  bool probes; /* computes only what probes read: a call that asks for none leaves it out */
   const char *name;
   plan_step *steps; /* rows: all; linear: the prologue; attention: the one step */
   plan_segment *segments;

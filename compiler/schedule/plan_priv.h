@@ -25,6 +25,7 @@ typedef struct planner {
   const struct plan_target *target;
   bool *out;        /* [value]: only for wanted rows */
   bool *copied;     /* [value]: a probe of a part of a value, which gets a place of its own */
+  bool *probe_only; /* [value]: leads to probes only */
   int64_t *key;     /* [value]: which stage; ascending */
   plan_use **uses;  /* [value] by owner */
   uint32_t *buffer; /* [value] by owner, or PLAN_NONE */
@@ -56,6 +57,8 @@ plan_operand plan_outer_operand(planner *k, ir_value x);
 uint32_t plan_tensor_for(planner *k, ir_value global);
 uint32_t plan_weight_for(planner *k, ir_value global, bool tiles, uint32_t row0, uint32_t rows);
 uint32_t plan_rotary_for(planner *k, ir_value rope);
+/* Which weights a call without probes reads, once all stages and probes are there. */
+void plan_settle_reads(planner *k);
 void plan_settle_tables(planner *k); /* looked-up tables, once it is known which are in tiles anyway */
 
 /* ---- stages.c, segments.c: build the stage of ops[0..n), which have one key. false: they cannot share a stage

@@ -68,7 +68,8 @@ static uint64_t print_stage(const plan *p, size_t i, text *t) {
   static const char *const kinds[] = {"rows", "linear", "attention"};
   const plan_stage *s = &p->stages[i];
   uint64_t bytes = 0;
-  text_printf(t, "stage %zu: %s '%s', %s rows\n", i, kinds[s->kind], s->name, s->out_rows ? "wanted" : "all");
+  text_printf(t, "stage %zu: %s '%s', %s rows%s\n", i, kinds[s->kind], s->name, s->out_rows ? "wanted" : "all",
+              s->probes ? ", for probes" : "");
   for (size_t j = 0; j < s->step_count; j++) print_step(p, &s->steps[j], j, s->kind == PLAN_LINEAR ? "p" : "#", t);
   for (size_t j = 0; j < s->segment_count; j++) bytes += print_segment(p, &s->segments[j], j, t);
   text_printf(t, "  weights %llu bytes a token; exchange: %s\n", (unsigned long long)bytes,

@@ -27,9 +27,10 @@ void plan_add_row_step(planner *k, plan_stage *out, ir_value op) {
       s->operands[i] = (plan_operand){.place = PLAN_STEP, .view = w, .index = k->step[w.owner.id]};
     }
   }
-  if (ir_is(k->m, op, IR_LINEAR))
-    s->operands[1].index = plan_weight_for(k, ir_operand(k->m, op, 1), true, 0,
-                                           (uint32_t)ir_type_of(k->m, ir_operand(k->m, op, 1)).dim[0]);
+  if (ir_is(k->m, op, IR_LINEAR)) {
+    uint32_t rows = (uint32_t)ir_type_of(k->m, ir_operand(k->m, op, 1)).dim[0];
+    s->operands[1].index = plan_weight_for(k, ir_operand(k->m, op, 1), rows > 1, 0, rows);
+  }
   if (ir_is(k->m, op, IR_ROPE)) s->rotary = plan_rotary_for(k, op);
   k->step[op.id] = (uint32_t)out->step_count++;
 }
@@ -77,14 +78,16 @@ static bool build_rows(planner *k, const ir_value *ops, size_t n, plan_stage *ou
 bool plan_build_stage(planner *k, const ir_value *ops, size_t n, plan_stage *out) {
   bool linear = false, attention = false;
   *out = (plan_stage){.name = name_of(k, ops, n)};
-  size_t codes = 0, outs = 0;
+  size_t codes = 0, outs = 0, probes = 0;
   for (size_t i = 0; i < n; i++) {
     execution_class c = execution_class_of(k->m, ops[i]);
     linear |= c == EXEC_LINEAR, attention |= c == EXEC_ATTENTION;
-    if (is_code(k, ops[i])) codes++, outs += k->out[ops[i].id];
+    if (is_code(k, ops[i])) codes++, outs += k->out[ops[i].id], probes += k->probe_only[ops[i].id];
   }
   if (n > PLAN_MAX_GROUP || (outs && outs < codes)) return false;
   out->out_rows = codes && outs == codes;
+  out->probes = codes && probes == codes;
+  linear &= !out->probes; /* one output each, as a rule: products of whole rows will do */
   bool built = attention ? build_attention(k, ops, n, out)
                : linear  ? plan_build_linear(k, ops, n, out)
                          : build_rows(k, ops, n, out);

@@ -66,7 +66,8 @@ static uint32_t table_weight(planner *k, ir_value table) {
   for (uint32_t i = 0; i < p->weight_count; i++)
     if (p->weights[i].tensor == tensor && p->weights[i].tiles && p->weights[i].row0 == 0 && p->weights[i].rows == rows)
       return i;
-  uint32_t i = plan_weight_for(k, table, false, 0, rows);
+  bool numbers = ir_type_of(k->m, table).dim[1] == 1; /* would be padded to 16 each */
+  uint32_t i = plan_weight_for(k, table, numbers, 0, rows);
   p->weights[i].read_rows = 1;
   return i;
 }
@@ -78,4 +79,32 @@ void plan_settle_tables(planner *k) {
       if (ir_is(k->m, stage->steps[i].op, IR_EMBED))
         stage->steps[i].operands[1].index = table_weight(k, ir_operand(k->m, stage->steps[i].op, 1));
   }
+}
+
+static void note_steps(bool *read, const plan_step *steps, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    for (size_t j = 0; j < steps[i].operand_count; j++)
+      if (steps[i].operands[j].place == PLAN_GLOBAL && steps[i].operands[j].index != PLAN_NONE)
+        read[steps[i].operands[j].index] = true;
+}
+
+static void note_segment(bool *read, const plan_segment *g) {
+  note_steps(read, g->steps, g->step_count);
+  for (size_t i = 0; i < g->root_count; i++) {
+    read[g->roots[i].weight] = true;
+    if (g->roots[i].bias != PLAN_NONE) read[g->roots[i].bias] = true;
+  }
+}
+
+void plan_settle_reads(planner *k) {
+  plan *p = k->p;
+  bool *read = ARENA_ARRAY(&k->scratch, bool, p->weight_count + 1);
+  for (size_t s = 0; s < p->stage_count; s++) {
+    const plan_stage *stage = &p->stages[s];
+    if (stage->probes) continue;
+    note_steps(read, stage->steps, stage->step_count);
+    for (size_t i = 0; i < stage->segment_count; i++) note_segment(read, &stage->segments[i]);
+  }
+  for (size_t i = 0; i < p->weight_count; i++)
+    if (!read[i]) p->weights[i].read_rows = 0;
 }

@@ -3,8 +3,9 @@
  * text at the head of every emitted source, so that an image and its runtime can be compared field by field.
  *
  * An image is a shared object without undefined symbols; it exports one symbol, `taper_image`, of type taper_image.
- * Everything in it is constant. A call of the model runs stages[0 .. stage_count) in order; in each stage every worker calls
- * fn(ctx, args) once, and a barrier follows. Row r of a call is one token: (token[r], slot[r], pos[r]).
+ * Everything in it is constant. A call of the model runs stages[0 .. stage_count) in order; in each stage every worker
+ * calls fn(ctx, args) once, and a barrier follows. Where no probe is wanted, the stages of TAPER_STAGE_PROBES are left
+ * out. Row r of a call is one token: (token[r], slot[r], pos[r]).
  */
 #ifndef TAPER_ABI_H
 #define TAPER_ABI_H
@@ -38,10 +39,15 @@ typedef struct taper_ctx {
 
 typedef void (*taper_stage_fn)(const taper_ctx *ctx, const void *args);
 
+/* The stage computes what only probes read: a call without probes leaves it out. Only other such stages and the probes
+ * read what it leaves behind. */
+#define TAPER_STAGE_PROBES 1u
+
 typedef struct taper_stage {
   taper_stage_fn fn;
   const void *args;  /* a constant struct that the stage's template defines */
   const char *name;  /* e.g. "layers.3.qkv", for traces */
+  uint32_t flags;    /* TAPER_STAGE_PROBES; other bits are 0 */
 } taper_stage;
 
 /* How a weight lies in memory after packing. rows x cols is the canonical [out, in] part of the tensor that is packed. */
@@ -55,7 +61,7 @@ typedef struct taper_weight_desc {
   uint32_t pack;      /* taper_pack */
   uint32_t row0;      /* first row of the tensor that is packed */
   uint32_t rows, cols;
-  uint32_t read_rows; /* rows that one decode step reads: `rows`, or 1 for a table that is only looked up */
+  uint32_t read_rows; /* that a decode step reads: `rows`; 1 of a table that is only looked up; 0: only probes do */
 } taper_weight_desc;
 
 typedef struct taper_state_desc {

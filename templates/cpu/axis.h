@@ -108,13 +108,19 @@ INLINE void embed_tiles(float *y, const float *table, int32_t id, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) y[i] = p[(size_t)i * TILE];
 }
 
-/* y[0..m) = W x (+ b), W in tiles; y is not x. */
-LOCAL void linear_axis(float *y, const float *x, const float *w, const float *b, uint32_t n, uint32_t m) {
+/* y[0..m) = W x (+ b); y is not x. W in tiles; or one row of it as stored, m = 1. */
+LOCAL void linear_tiles(float *y, const float *x, const float *w, const float *b, uint32_t n, uint32_t m) {
   float t[TILE];
   for (uint32_t o = 0; o < m; o += TILE) {
     dot(t, TILE, &x, 1, w + (size_t)o * n, n, 1, TILE, 0);
     for (uint32_t i = 0; i < TILE && o + i < m; i++) y[o + i] = b ? t[i] + b[o + i] : t[i];
   }
+}
+LOCAL void linear_rows(float *y, const float *x, const float *w, const float *b, uint32_t n, uint32_t m) {
+  vf s = {0};
+  (void)m;
+  for (uint32_t i = 0; i < n; i += VL) s += v_load_part(x + i, n - i, 0) * v_load_part(w + i, n - i, 0);
+  y[0] = sum_lanes(s) + (b ? b[0] : 0);
 }
 
 /* Columns [column, column + n) of a row into the state of its sequence at position pos; heads of `dim` floats.

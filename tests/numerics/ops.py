@@ -135,6 +135,8 @@ def norms():
                              b + g * center(x) / r_of(center(x), eps) * w + (1 - g) * k * center(x) * t))
             s = c.op("inv_rms", [xv], shape[:-1] + (1,), e)
             want.append((c.op("row_scale", [xv, s], shape), x / r_of(x, eps)))
+            want.append((c.op("row_shift", [xv, s], shape), x + 1 / r_of(x, eps)))
+            want.append((c.op("row_mean", [xv], shape[:-1] + (1,)), x.mean(-1, keepdims=True)))
             # the mean is subtracted in another order: digits that a large mean costs are lost on either side
             c.check(want, tolerance=TOLERANCE if kind != "large mean" else 1e-10)
     for rows, d in ((5, 3), (1, 7), (172, 20)):
@@ -142,7 +144,9 @@ def norms():
         xv, x = c.normal(rows, d)
         wv, w = c.normal(rows)
         c.check([(c.op("scale", [xv, wv], (rows, d), "axis = 0"), x * w[:, None]), (c.op("center", [xv], (rows, d), "axis = 0"), x - x.mean(0)),
-                 (c.op("center", [xv], (rows, d), "axis = -1"), center(x))])
+                 (c.op("center", [xv], (rows, d), "axis = -1"), center(x)),
+                 (c.op("row_mean", [xv], (1, d), "axis = 0"), x.mean(0, keepdims=True)), (c.op("row_mean", [xv], (rows, 1)), x.mean(-1, keepdims=True)),
+                 (c.op("row_mean", [wv], (1,)), [w.mean()]), (c.op("row_mean", [wv], (1,), "axis = 0"), [w.mean()])])
     branches()
     defaults()
 
