@@ -88,12 +88,11 @@ static void head(const taper_ctx *c, const void *args) {
 }
 
 static const float half = 0.5f;
-static const taper_stage stages[] = {
-    {embed, 0, "embed", 0},
-    {cache, 0, "cache", WRONG(26, 0, 2)},
-    {mix, &half, "mix", 0},
-    {squash, 0, "squash", 0},
-    {head, 0, "head", 0}};
+static const taper_stage stages[] = {{embed, 0, "embed", 0},
+                                     {cache, 0, "cache", WRONG(26, 0, 2)},
+                                     {mix, &half, "mix", 0},
+                                     {squash, 0, "squash", WRONG(27, 0, TAPER_STAGE_PROBES)},
+                                     {head, 0, "head", 0}};
 static const taper_weight_desc weights[] = {
     {"emb", WRONG(1, TAPER_PACK_ROWS, 7), 0, V, D, 1},
     {WRONG(2, "head", "hat"), TAPER_PACK_TILES, 0, SPLIT, D, SPLIT},

@@ -38,6 +38,19 @@ def logits(model, folder, reference, root):
             break
 
 
+def live(folder, reference, root):
+    """The LayerNorm model with its gates at 1: writers centred, streams reported with what they lost, against the norms as written."""
+    tokens, out = ",".join(map(str, reference["tokens"])), os.path.join(root, "live.safetensors")
+    gates = ["--gate", "internal=1", "--gate", "final=1"]
+    taperc("logits", folder, "--tokens", tokens, "--layers", "-o", out, "--norms=kernel", "--fold=none", *gates)
+    written = load_file(out)
+    for extra in [["--layers"], ["--layers", "-t", "2"], []]:
+        taperc("logits", folder, "--tokens", tokens, "-o", out, *gates, *extra)
+        got = load_file(out)
+        worst = max(np.abs(got[n] - written[n]).max() / np.abs(written[n]).max() for n in got if n != "tokens")
+        verdict(worst <= 2e-5 and len(got) == (len(written) if extra else 2), "kjv-ln live %s" % " ".join(extra), "%.2g" % worst)
+
+
 def greedy(model, folder, info):
     gap = info["greedy_top2_gap"]
     sure = next((i for i, g in enumerate(gap) if g < 1e-3), len(gap))
@@ -71,6 +84,8 @@ def main():
                     part()
                 except RuntimeError as e:
                     print("not ok %s: %s" % (model, str(e).replace("\n", " | ")))
+            if model == "kjv-ln":
+                live(folder, reference, root)
 
 
 main()

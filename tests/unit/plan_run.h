@@ -162,7 +162,8 @@ static inline run_image run_load(const ir_module *m, const char *arch, uint32_t 
 
 typedef void (*run_probe_fn)(void *user, const taper_probe_desc *p, const float *rows);
 
-/* Row j of logits belongs to out_row[j]. */
+/* Row j of logits belongs to out_row[j]. Without on_probe, stages that only probes need are left out; nothing of an
+ * earlier call is in the buffers. */
 static inline void run_call(run_image *r, uint32_t workers, uint32_t rows, const int32_t *token, const int32_t *slot,
                             const int32_t *pos, uint32_t out_rows, const int32_t *out_row, float *logits,
                             run_probe_fn on_probe, void *user) {
@@ -185,7 +186,9 @@ static inline void run_call(run_image *r, uint32_t workers, uint32_t rows, const
   uint64_t floats = im->scratch_floats + im->scratch_per_pos * r->context + im->scratch_per_row * r->row_cap;
   float **scratch = calloc(workers, sizeof *scratch);
   for (uint32_t w = 0; w < workers; w++) scratch[w] = run_alloc(floats);
+  for (uint64_t i = 0; i < im->row_floats * r->row_cap; i++) r->arena[i] = NAN;
   for (uint32_t s = 0; s < im->stage_count; s++) {
+    if (!on_probe && im->stages[s].flags & TAPER_STAGE_PROBES) continue;
     for (uint32_t w = workers; w-- > 0;) { /* the order must not matter */
       c.worker = w, c.scratch = scratch[w];
       im->stages[s].fn(&c, im->stages[s].args);

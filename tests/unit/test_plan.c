@@ -90,6 +90,15 @@ static const char odd_late[] = TIR_HEAD /* a summand that a later stage reads to
     " %c = linear %b, %w : f32[B,T,12]\n    %d = add %c, %x : f32[B,T,12]\n"
     "    %o = linear %d, %wte : f32[B,T,19]\n    return %o\n  }\n}\n";
 
+/* A centred stream whose projection reads a norm, which its product's stage computes in passing; a probe beside a
+ * scaled one. */
+static const char odd_mean[] = TIR_HEAD
+    "    %e = probe %x {name = \"m0\"} : f32[B,T,12]\n    %h = layer_norm %e, %v, %v : f32[B,T,12]\n    %a = linear "
+    "%h, "
+    "%w, %v : f32[B,T,12]\n    %b = add %e, %a : f32[B,T,12]\n    %q = probe %b, %v {name = \"m1\"} : f32[B,T,12]\n"
+    "    %k = probe %b {name = \"m2\"} : f32[B,T,12]\n    %n = layer_norm %k, %v, %v : f32[B,T,12]\n"
+    "    %o = linear %n, %wte : f32[B,T,19]\n    return %o\n  }\n}\n";
+
 static const model_case cases[] = {
     {"llama, live",
      "examples/tinystories.tmodel",
@@ -154,6 +163,7 @@ static const model_case cases[] = {
     {"odd heads", NULL, odd_heads, {{NULL, 0}}, 1, TOKENS},
     {"odd sums", NULL, odd_sums, {{NULL, 0}}, 1, TOKENS},
     {"odd late", NULL, odd_late, {{NULL, 0}}, 1, TOKENS},
+    {"odd mean", NULL, odd_mean, {{NULL, 0}}, 1, TOKENS},
     {"one number", NULL, one_number, {{NULL, 0}}, 1, 1},
 };
 

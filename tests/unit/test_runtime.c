@@ -176,7 +176,8 @@ static void image_tables_are_checked(void **state) {
                                       "its logits lie outside",
                                       "another model",
                                       NULL,
-                                      "no table 'taper_image'"};
+                                      "no table 'taper_image'",
+                                      "stage 1 'cache': unknown flags 0x2"};
   for (int wrong = 1; wrong < (int)(sizeof(words) / sizeof(words[0])); wrong++) {
     if (!words[wrong]) continue;
     toy *t = toy_new(wrong);

@@ -169,6 +169,33 @@ static void layers_are_seen_where_they_stand(void **state) {
   toy_free(lost);
 }
 
+/* Here the stage "squash" is marked so, wrongly: without probes the logits are others. */
+static void stages_for_probes_are_left_out(void **state) {
+  (void)state;
+  toy *t = toy_new(27);
+  toy_write(t, toy_path("probes.tpack"));
+  for (uint32_t threads = 1; threads <= 3; threads++) {
+    taper_model *m;
+    static seen_layers seen;
+    static float with[5 * TOY_V], without[TOY_V];
+    taper_model_options o;
+    taper_model_options_init(&o);
+    o.threads = threads;
+    assert_int_equal(taper_model_open(toy_path("probes.tpack"), &o, &m, NULL), TAPER_OK);
+    taper_session *s = new_session(m, 2, 0);
+    assert_int_equal(taper_session_append_all(s, 0, line, 5, with, see_layer, &seen, NULL), TAPER_OK);
+    assert_int_equal(taper_session_append(s, 1, line, 5, without, NULL), TAPER_OK);
+    close_to(with, expected, 5 * TOY_V);
+    close_to(seen.rows[1][0], stream1, 5 * TOY_D);
+    double worst = 0;
+    for (size_t i = 0; i < TOY_V; i++) worst = fmax(worst, fabs(without[i] - with[4 * TOY_V + i]));
+    assert_true(worst > 1e-2);
+    taper_session_free(s);
+    taper_model_free(m);
+  }
+  toy_free(t);
+}
+
 static void all_or_nothing(void **state) {
   (void)state;
   taper_model *m = open_toy(2, 4);
@@ -548,6 +575,7 @@ int main(void) {
       cmocka_unit_test(ragged_batches_are_each_alone),
       cmocka_unit_test(clone_and_rewind_replay_the_bits),
       cmocka_unit_test(layers_are_seen_where_they_stand),
+      cmocka_unit_test(stages_for_probes_are_left_out),
       cmocka_unit_test(all_or_nothing),
       cmocka_unit_test(a_nan_leaves_no_trace),
       cmocka_unit_test(tokens_and_text),
