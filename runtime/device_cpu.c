@@ -330,7 +330,9 @@ static taper_status cpu_run_batch(device *base, device_state *s, device_batch *b
   const uint64_t bad = atomic_load(&r.bad);
   if (bad == UINT64_MAX) return TAPER_OK;
   batch->bad_row = (uint32_t)(bad / t->vocab), batch->bad_id = (uint32_t)(bad % t->vocab);
-  return TAPER_FAIL(error, TAPER_NUMERIC, "the logit of id %u is not a finite number", batch->bad_id);
+  return TAPER_FAIL(error, TAPER_NUMERIC,
+                    "the logit of id %u is not a finite number; check the weights for NaN and for values beyond f32",
+                    batch->bad_id);
 }
 
 const device_ops device_cpu = {.name = "cpu",

@@ -45,10 +45,12 @@ static void put_rest(text_out *t) {
 
 static taper_status check_generation(const taper_session *s, uint32_t seq, const int32_t *prompt, size_t n,
                                      const taper_generation *g, taper_error *error) {
-  if (!s || !g) return TAPER_FAIL(error, TAPER_INVALID, "taper_generate: an argument is NULL");
+  if (!s || !g)
+    return TAPER_FAIL(error, TAPER_INVALID, "taper_generate: an argument is NULL; give a session and its options");
   TAPER_TRY(model_check_size(g->size, sizeof(*g), "taper_generation", error));
   TAPER_TRY(sample_check(&g->sampling, error));
-  if (g->stop_count > 0 && !g->stop) return TAPER_FAIL(error, TAPER_INVALID, "taper_generate: stop is NULL");
+  if (g->stop_count > 0 && !g->stop)
+    return TAPER_FAIL(error, TAPER_INVALID, "taper_generate: stop is NULL; give stop_count texts");
   if (seq >= s->max_batch)
     return TAPER_FAIL(error, TAPER_INVALID, "there is no sequence %u; this session has 0 to %u", seq, s->max_batch - 1);
   if (n == 0 || !prompt) return TAPER_FAIL(error, TAPER_INVALID, "the prompt is empty; one token at least");

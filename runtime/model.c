@@ -35,9 +35,9 @@ static taper_status open_package(const package *p, const taper_model_options *o,
 
 taper_status taper_model_open(const char *path, const taper_model_options *options, taper_model **out,
                               taper_error *error) {
-  if (!out) return TAPER_FAIL(error, TAPER_INVALID, "taper_model_open: out is NULL");
+  if (!out) return TAPER_FAIL(error, TAPER_INVALID, "taper_model_open: out is NULL; give a place for the model");
   *out = NULL;
-  if (!path) return TAPER_FAIL(error, TAPER_INVALID, "taper_model_open: path is NULL");
+  if (!path) return TAPER_FAIL(error, TAPER_INVALID, "taper_model_open: path is NULL; name a package");
   taper_model_options o;
   taper_model_options_init(&o);
   if (options) {
@@ -80,7 +80,8 @@ void taper_model_get_info(const taper_model *m, taper_model_info *out) {
 static taper_status check_text_call(const taper_model *m, const void *in, size_t n, const void *out, size_t cap,
                                     const size_t *out_n, const char *call, taper_error *error) {
   if (!m || !out_n || (n > 0 && !in) || (cap > 0 && !out))
-    return TAPER_FAIL(error, TAPER_INVALID, "%s: an argument is NULL", call);
+    return TAPER_FAIL(error, TAPER_INVALID,
+                      "%s: an argument is NULL; give the model, the data and a place for the count", call);
   if (m->tokenizer == PACKAGE_TOKENIZER_NONE)
     return TAPER_FAIL(error, TAPER_UNSUPPORTED, "model '%s' has no tokenizer; it takes and gives token ids only",
                       m->name);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #define WORD_CAP 64u
+#define DAMAGED "; the package is damaged, compile it again"
 
 /* The next of comma-separated words in *s: 1 a word, 0 the end, -1 an empty or overlong word or a character that words
  * have not. */
@@ -45,14 +46,13 @@ static bool feature_is_known(const char *word) {
 
 static taper_status invalid(const package *p, const char *key, const char *cause, taper_error *error) {
   const char *value = st_metadata(&p->file, key);
-  return TAPER_FAIL(error, TAPER_INVALID, "metadata '%s': '%.80s' %s; the package is damaged, compile it again", key,
-                    value ? value : "", cause);
+  return TAPER_FAIL(error, TAPER_INVALID, "metadata '%s': '%.80s' %s" DAMAGED, key, value ? value : "", cause);
 }
 
 static taper_status need(const package *p, const char *key, const char **out, taper_error *error) {
   *out = st_metadata(&p->file, key);
   if (*out) return TAPER_OK;
-  return TAPER_FAIL(error, TAPER_INVALID, "metadata '%s' is missing; the package is damaged, compile it again", key);
+  return TAPER_FAIL(error, TAPER_INVALID, "metadata '%s' is missing" DAMAGED, key);
 }
 
 static bool is_hash(const char *s, size_t n) { return n == 32 && strspn(s, "0123456789abcdef") == 32; }
@@ -103,7 +103,7 @@ static taper_status each_member(package *p, const char *metadata, member_fn visi
     if (e.kind == JS_OBJECT_END) e = json_scan_next(&scan);
   }
   if (status == TAPER_OK && e.kind != JS_END)
-    status = TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: %s", scan.at,
+    status = TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: %s" DAMAGED, scan.at,
                         e.kind == JS_ERROR ? scan.error : "expected one object");
   return status == TAPER_OK ? status : taper_add_context(error, status, "metadata '%s'", metadata);
 }
@@ -114,11 +114,11 @@ static taper_status visit_param(package *p, json_scan *scan, json_event key, jso
   uint64_t integer;
   if (value.kind == JS_ERROR) return TAPER_OK;
   if (value.kind != JS_NUMBER || !json_double(scan, value, &number))
-    return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a parameter is a finite number", value.start);
+    return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a parameter is a finite number" DAMAGED, value.start);
   if (!is_vocab && !is_context) return TAPER_OK;
   uint32_t *field = is_vocab ? &p->vocab : &p->context;
   if (*field || !json_u64(scan, value, &integer) || integer < 1 || integer > INT32_MAX)
-    return TAPER_FAIL(error, TAPER_INVALID, "'%s' stands there once, an integer from 1 to %d",
+    return TAPER_FAIL(error, TAPER_INVALID, "'%s' stands there once, an integer from 1 to %d" DAMAGED,
                       is_vocab ? "vocab" : "context", INT32_MAX);
   *field = (uint32_t)integer;
   return TAPER_OK;
@@ -132,7 +132,7 @@ static taper_status visit_gate(package *p, json_scan *scan, json_event key, json
   for (; value.kind != JS_ARRAY_END; value = json_scan_next(scan)) {
     if (value.kind == JS_ERROR) return TAPER_OK;
     if (value.kind != JS_NUMBER || !json_double(scan, value, &number))
-      return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a gate is a finite number or an array of them",
+      return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a gate is a finite number or an array of them" DAMAGED,
                         value.start);
     if (!is_array) break;
   }
@@ -156,8 +156,8 @@ static taper_status read_tokenizer(package *p, taper_error *error) {
     return TAPER_FAIL(error, TAPER_UNSUPPORTED, "tokenizer '%.40s' is not known to this library; update libtaper",
                       word);
   if (p->tokenizer == PACKAGE_TOKENIZER_BYTES && p->vocab < 256)
-    return TAPER_FAIL(error, TAPER_INVALID, "a byte tokenizer needs a vocabulary of 256 or more, this one has %u",
-                      p->vocab);
+    return TAPER_FAIL(error, TAPER_INVALID,
+                      "a byte tokenizer needs a vocabulary of 256 or more, this one has %u" DAMAGED, p->vocab);
   p->end_token = -1;
   uint64_t end;
   word = st_metadata(&p->file, "taper.end_token");
@@ -184,8 +184,7 @@ static taper_status read_image(package *p, const char *word, taper_error *error)
   }
   snprintf(key, sizeof(key), "taper.image.%s", word);
   image->object = st_find(&p->file, key);
-  if (!image->object)
-    return TAPER_FAIL(error, TAPER_INVALID, "tensor '%s' is missing; the package is damaged, compile it again", key);
+  if (!image->object) return TAPER_FAIL(error, TAPER_INVALID, "tensor '%s' is missing" DAMAGED, key);
   if (image->object->dtype != ST_U8 || image->object->rank != 1 || image->object->bytes == 0)
     return TAPER_FAIL(error, TAPER_INVALID,
                       "tensor '%s': an image is a U8 tensor of one dimension; compile the package again", key);
@@ -210,14 +209,14 @@ static taper_status visit_hash(package *p, json_scan *scan, json_event key, json
   char name[1024];
   if (value.kind == JS_ERROR) return TAPER_OK;
   if (key.length >= sizeof(name))
-    return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a name of %zu bytes", key.start, key.length);
+    return TAPER_FAIL(error, TAPER_INVALID, "JSON byte %zu: a name of %zu bytes" DAMAGED, key.start, key.length);
   json_decode(scan, key, name, NULL);
   const st_tensor *t = st_find(&p->file, name);
-  if (!t) return TAPER_FAIL(error, TAPER_INVALID, "tensor '%.80s' is not in the file", name);
+  if (!t) return TAPER_FAIL(error, TAPER_INVALID, "tensor '%.80s' is not in the file" DAMAGED, name);
   if (value.kind != JS_STRING || !is_hash(scan->s + value.start, value.length))
-    return TAPER_FAIL(error, TAPER_INVALID, "tensor '%.80s': the hash is not 32 hex digits", name);
+    return TAPER_FAIL(error, TAPER_INVALID, "tensor '%.80s': the hash is not 32 hex digits" DAMAGED, name);
   hash128 *h = &p->hashes[t - p->file.tensors];
-  if (h->hex[0]) return TAPER_FAIL(error, TAPER_INVALID, "tensor '%.80s' stands twice", name);
+  if (h->hex[0]) return TAPER_FAIL(error, TAPER_INVALID, "tensor '%.80s' stands twice" DAMAGED, name);
   memcpy(h->hex, scan->s + value.start, 32);
   return TAPER_OK;
 }
@@ -229,9 +228,7 @@ static taper_status read_hashes(package *p, taper_error *error) {
   for (size_t i = 0; i < p->file.count; i++) {
     const char *name = p->file.tensors[i].name;
     if (!p->hashes[i].hex[0] && !is_padding(name))
-      return TAPER_FAIL(error, TAPER_INVALID,
-                        "metadata 'taper.hashes': tensor '%.80s' has none; the package is damaged, compile it again",
-                        name);
+      return TAPER_FAIL(error, TAPER_INVALID, "metadata 'taper.hashes': tensor '%.80s' has none" DAMAGED, name);
   }
   return TAPER_OK;
 }

@@ -158,9 +158,11 @@ static taper_status start_worker(pool *p, const pool_options *o, uint32_t i, tap
   pool_slot *slot = &p->slots[i];
   int rc = pthread_create(&slot->thread, NULL, worker_main, slot);
   if (rc == EAGAIN)
-    return TAPER_FAIL(error, TAPER_NOMEM, "cannot start worker thread %u of %u: %s", i, p->threads, strerror(rc));
+    return TAPER_FAIL(error, TAPER_NOMEM, "cannot start worker thread %u of %u: %s; ask for fewer threads", i,
+                      p->threads, strerror(rc));
   if (rc != 0)
-    return TAPER_FAIL(error, TAPER_INTERNAL, "cannot start worker thread %u of %u: %s", i, p->threads, strerror(rc));
+    return TAPER_FAIL(error, TAPER_INTERNAL, "cannot start worker thread %u of %u: %s; ask for fewer threads", i,
+                      p->threads, strerror(rc));
   p->started = i;
   char name[16];
   snprintf(name, sizeof(name), "taper-%u", i % 10000);
@@ -172,7 +174,9 @@ static taper_status start_worker(pool *p, const pool_options *o, uint32_t i, tap
   CPU_SET((size_t)cpu, &set);
   rc = pthread_setaffinity_np(slot->thread, sizeof(set), &set);
   if (rc != 0)
-    return TAPER_FAIL(error, TAPER_INVALID, "option 'cpus': cannot pin a worker to CPU %d: %s", cpu, strerror(rc));
+    return TAPER_FAIL(error, TAPER_INVALID,
+                      "option 'cpus': cannot pin a worker to CPU %d: %s; name CPUs of the affinity mask", cpu,
+                      strerror(rc));
   return TAPER_OK;
 }
 

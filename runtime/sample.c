@@ -66,12 +66,13 @@ static taper_status penalise(const taper_sampling *s, const float *logits, uint3
   bool some = false;
   for (uint32_t i = 0; i < vocab; i++) {
     if (isnan(logits[i]) || logits[i] == INFINITY)
-      return TAPER_FAIL(error, TAPER_NUMERIC, "position %zu: the logit of id %u is %s", n, i,
+      return TAPER_FAIL(error, TAPER_NUMERIC, "position %zu: the logit of id %u is %s; check the weights", n, i,
                         isnan(logits[i]) ? "NaN" : "infinite");
     some = some || logits[i] != -INFINITY;
     values[i] = logits[i];
   }
-  if (!some) return TAPER_FAIL(error, TAPER_NUMERIC, "position %zu: every logit is minus infinity", n);
+  if (!some)
+    return TAPER_FAIL(error, TAPER_NUMERIC, "position %zu: every logit is minus infinity; leave one id possible", n);
   if (s->repeat_penalty == 1 || s->repeat_last == 0) return TAPER_OK;
   for (size_t i = n > s->repeat_last ? n - s->repeat_last : 0; i < n; i++) {
     if (history[i] < 0 || (uint32_t)history[i] >= vocab)
@@ -154,14 +155,15 @@ taper_status taper_sample(const taper_sampling *s, const float *logits, uint32_t
   float values[ON_STACK];
   uint32_t ids[ON_STACK];
   if (!s || !logits || !out_id || (n > 0 && !history))
-    return TAPER_FAIL(error, TAPER_INVALID, "taper_sample: an argument is NULL");
+    return TAPER_FAIL(error, TAPER_INVALID,
+                      "taper_sample: an argument is NULL; give options, logits, their history and a place for the id");
   if (vocab == 0 || vocab > INT32_MAX)
-    return TAPER_FAIL(error, TAPER_INVALID, "taper_sample: a vocabulary of %u ids", vocab);
+    return TAPER_FAIL(error, TAPER_INVALID, "taper_sample: a vocabulary of %u ids; give 1 to 2147483647", vocab);
   TAPER_TRY(sample_check(s, error));
   sample_room room = {values, ids};
   if (vocab > ON_STACK) {
     room.values = malloc((sizeof(float) + sizeof(uint32_t)) * (size_t)vocab);
-    if (!room.values) return TAPER_FAIL(error, TAPER_NOMEM, "no memory to sample from %u ids", vocab);
+    if (!room.values) return TAPER_FAIL(error, TAPER_NOMEM, "no memory to sample from %u ids; free some", vocab);
     room.ids = (uint32_t *)(void *)(room.values + vocab);
   }
   int32_t id = 0;

@@ -55,9 +55,9 @@ static taper_status session_make(taper_model *m, uint32_t max_batch, uint32_t co
 
 taper_status taper_session_new(taper_model *m, const taper_session_options *options, taper_session **out,
                                taper_error *error) {
-  if (!out) return TAPER_FAIL(error, TAPER_INVALID, "taper_session_new: out is NULL");
+  if (!out) return TAPER_FAIL(error, TAPER_INVALID, "taper_session_new: out is NULL; give a place for the session");
   *out = NULL;
-  if (!m) return TAPER_FAIL(error, TAPER_INVALID, "taper_session_new: model is NULL");
+  if (!m) return TAPER_FAIL(error, TAPER_INVALID, "taper_session_new: model is NULL; open one first");
   taper_session_options o;
   taper_session_options_init(&o);
   if (options) {
@@ -76,9 +76,9 @@ taper_status taper_session_new(taper_model *m, const taper_session_options *opti
 }
 
 taper_status taper_session_clone(const taper_session *s, taper_session **out, taper_error *error) {
-  if (!out) return TAPER_FAIL(error, TAPER_INVALID, "taper_session_clone: out is NULL");
+  if (!out) return TAPER_FAIL(error, TAPER_INVALID, "taper_session_clone: out is NULL; give a place for the session");
   *out = NULL;
-  if (!s) return TAPER_FAIL(error, TAPER_INVALID, "taper_session_clone: session is NULL");
+  if (!s) return TAPER_FAIL(error, TAPER_INVALID, "taper_session_clone: session is NULL; give the one to copy");
   taper_session *c;
   TAPER_TRY(session_make(s->model, s->max_batch, s->context, &c, error));
   device *d = s->model->device;
@@ -101,7 +101,7 @@ uint32_t taper_session_context(const taper_session *s) { return s ? s->context :
 const int32_t *session_history(const taper_session *s, uint32_t seq) { return s->history + (size_t)seq * s->context; }
 
 static taper_status check_seq(const taper_session *s, uint32_t seq, taper_error *error) {
-  if (!s) return TAPER_FAIL(error, TAPER_INVALID, "session is NULL");
+  if (!s) return TAPER_FAIL(error, TAPER_INVALID, "session is NULL; make one with taper_session_new");
   if (seq >= s->max_batch)
     return TAPER_FAIL(error, TAPER_INVALID, "there is no sequence %u; this session has 0 to %u", seq, s->max_batch - 1);
   return TAPER_OK;
@@ -128,12 +128,14 @@ typedef struct append_call {
 
 static taper_status check_entry(const taper_session *s, const taper_batch_entry *e, taper_error *error) {
   TAPER_TRY(check_seq(s, e->seq, error));
-  if (e->n == 0 || !e->tokens) return TAPER_FAIL(error, TAPER_INVALID, "sequence %u: no tokens to append", e->seq);
+  if (e->n == 0 || !e->tokens)
+    return TAPER_FAIL(error, TAPER_INVALID, "sequence %u: no tokens to append; give one or more", e->seq);
   const uint32_t vocab = s->model->device->facts.vocab, held = s->length[e->seq];
   if (e->n > s->context - held)
-    return TAPER_FAIL(error, TAPER_CONTEXT_FULL,
-                      "sequence %u: %u tokens held and %zu to append do not fit the context of %u", e->seq, held, e->n,
-                      s->context);
+    return TAPER_FAIL(
+        error, TAPER_CONTEXT_FULL,
+        "sequence %u: %u tokens held and %zu to append do not fit the context of %u; give fewer or rewind", e->seq,
+        held, e->n, s->context);
   for (size_t i = 0; i < e->n; i++) {
     if (e->tokens[i] < 0 || (uint32_t)e->tokens[i] >= vocab)
       return TAPER_FAIL(error, TAPER_INVALID, "sequence %u: token %zu is %d; ids are 0 to %u", e->seq, i, e->tokens[i],
@@ -143,17 +145,20 @@ static taper_status check_entry(const taper_session *s, const taper_batch_entry 
 }
 
 static taper_status check_call(taper_session *s, const append_call *c, taper_error *error) {
-  if (!s || (c->count > 0 && !c->entries)) return TAPER_FAIL(error, TAPER_INVALID, "append: an argument is NULL");
+  if (!s || (c->count > 0 && !c->entries))
+    return TAPER_FAIL(error, TAPER_INVALID, "append: an argument is NULL; give a session and its entries");
   const device_facts *f = &s->model->device->facts;
   memset(s->named, 0, s->max_batch);
   for (size_t i = 0; i < c->count; i++) {
     TAPER_TRY(check_entry(s, &c->entries[i], error));
     if (s->named[c->entries[i].seq])
-      return TAPER_FAIL(error, TAPER_INVALID, "sequence %u has two entries in one call", c->entries[i].seq);
+      return TAPER_FAIL(error, TAPER_INVALID, "sequence %u has two entries in one call; join their tokens",
+                        c->entries[i].seq);
     s->named[c->entries[i].seq] = 1;
   }
   if (c->on_layer && f->probes == 0)
-    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "model '%s' was compiled without probes", s->model->name);
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "model '%s' was compiled without probes; compile it again",
+                      s->model->name);
   if (c->on_layer && f->lost_probe[0])
     return TAPER_FAIL(error, TAPER_UNSUPPORTED,
                       "the layer output '%s' of this package is never in memory; compile it with -O1", f->lost_probe);

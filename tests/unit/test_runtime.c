@@ -91,6 +91,11 @@ static void tensors_are_checked(void **state) {
   toy_hash(&t);
   refuses(&t, TAPER_INVALID, "the package has no tensor 'head'");
   t = *good;
+  t.tensors[t.tensor_count] = t.tensors[0];
+  t.tensors[t.tensor_count++].name = "spare";
+  toy_hash(&t);
+  refuses(&t, TAPER_INVALID, "tensor 'spare': nothing in it reads this weight; the package is damaged");
+  t = *good;
   t.tensors[0].shape[0] = TOY_D, t.tensors[0].shape[1] = TOY_V;
   toy_hash(&t);
   refuses(&t, TAPER_INVALID, "weight 0 'emb': rows 0..300 of 22 columns, the tensor has 22 x 300");
