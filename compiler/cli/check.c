@@ -140,7 +140,7 @@ static void on_layer(void *user, uint32_t layer, size_t position, const float *r
 static int compute_side(cli *c, side *s, const int32_t *ids, size_t n, float *buffer) {
   if (s->count != n) {
     free(s->rows), free(s->streams);
-    s->rows = malloc(n * s->vocab * sizeof *s->rows);
+    s->rows = calloc(n * s->vocab, sizeof *s->rows);
     s->streams = calloc((size_t)s->layers * n * s->width + 1, sizeof *s->streams);
     s->count = n;
     if (!s->rows || !s->streams)

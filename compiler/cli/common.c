@@ -168,7 +168,7 @@ static int check_pass(cli *c, const char *option, const char *name) {
 }
 
 int cli_common_option(cli *c, int key, const char *value, bool *out_known) {
-  size_t word;
+  size_t word = 0;
   int bad = CLI_OK;
   *out_known = true;
   switch (key) {
@@ -284,7 +284,7 @@ int cli_common_finish(cli *c) {
   int wrong = check_switches(c);
   if (wrong) return wrong;
   if (!c->threads_text || (acts & CLI_ACT_THREAD_LIST)) return CLI_OK;
-  uint64_t n;
+  uint64_t n = 0;
   int bad = cli_parse_count(c, "-t", c->threads_text, 1, 1024, &n);
   if (!bad) c->threads = (uint32_t)n;
   return bad;

@@ -207,8 +207,8 @@ void ast_syntax_error(ast_parser *p, ast_span found, const char *const *expected
 bool ast_token(ast_parser *p, size_t length, bool blank, ast_span *out); /* false: past a limit, stop */
 /* Whether the '%' that ends *token makes a percentage of it: a value ends behind it. If not, the token gives it back. */
 bool ast_percentage(ast_parser *p, ast_span *token);
-void ast_end(ast_parser *p, ast_span *out);                              /* the place behind the last byte */
-bool ast_bracket(ast_parser *p, char bracket, ast_span span);            /* false: nested too deeply, stop */
+void ast_end(ast_parser *p, ast_span *out);                   /* the place behind the last byte */
+bool ast_bracket(ast_parser *p, char bracket, ast_span span); /* false: nested too deeply, stop */
 ast_id ast_identifier(ast_parser *p, const char *text, size_t size, ast_span span);
 ast_expr *ast_number(ast_parser *p, const char *text, size_t size, ast_span span); /* with k, M or % behind it */
 ast_expr *ast_string(ast_parser *p, const char *text, size_t size, ast_span span); /* with its quotes */

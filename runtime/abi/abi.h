@@ -22,19 +22,19 @@
 typedef struct taper_ctx {
   uint32_t version, size;
   uint32_t workers, worker;
-  uint32_t rows;           /* token rows of this call, 1 .. row_cap */
-  uint32_t out_rows;       /* rows whose logits are wanted, 0 .. rows */
-  uint32_t row_cap;        /* rows the arena was sized for */
-  uint32_t context;        /* positions a slot's state holds: a multiple of TAPER_TILE */
-  const int32_t *token;    /* [rows] */
-  const int32_t *pos;      /* [rows] position in its sequence */
-  const int32_t *slot;     /* [rows] which sequence's state */
-  const int32_t *out_row;  /* [out_rows] ascending indices into the rows */
-  float *arena;            /* buffer b: arena + b.offset * row_cap, row r of it at + r * b.width */
+  uint32_t rows;              /* token rows of this call, 1 .. row_cap */
+  uint32_t out_rows;          /* rows whose logits are wanted, 0 .. rows */
+  uint32_t row_cap;           /* rows the arena was sized for */
+  uint32_t context;           /* positions a slot's state holds: a multiple of TAPER_TILE */
+  const int32_t *token;       /* [rows] */
+  const int32_t *pos;         /* [rows] position in its sequence */
+  const int32_t *slot;        /* [rows] which sequence's state */
+  const int32_t *out_row;     /* [out_rows] ascending indices into the rows */
+  float *arena;               /* buffer b: arena + b.offset * row_cap, row r of it at + r * b.width */
   const float *const *weight; /* [weight_count] packed weights */
-  float *const *state;     /* [state_count]: slot s begins at + s * floats_per_pos * context */
+  float *const *state;        /* [state_count]: slot s begins at + s * floats_per_pos * context */
   const float *const *rotary; /* [rotary_count]: [context][2][pairs] cos then sin */
-  float *scratch;          /* this worker's own: scratch_floats + scratch_per_pos * context floats, 64-byte aligned */
+  float *scratch; /* this worker's own: scratch_floats + scratch_per_pos * context floats, 64-byte aligned */
 } taper_ctx;
 
 typedef void (*taper_stage_fn)(const taper_ctx *ctx, const void *args);
@@ -45,15 +45,16 @@ typedef void (*taper_stage_fn)(const taper_ctx *ctx, const void *args);
 
 typedef struct taper_stage {
   taper_stage_fn fn;
-  const void *args;  /* a constant struct that the stage's template defines */
-  const char *name;  /* e.g. "layers.3.qkv", for traces */
-  uint32_t flags;    /* TAPER_STAGE_PROBES; other bits are 0 */
+  const void *args; /* a constant struct that the stage's template defines */
+  const char *name; /* e.g. "layers.3.qkv", for traces */
+  uint32_t flags;   /* TAPER_STAGE_PROBES; other bits are 0 */
 } taper_stage;
 
 /* How a weight lies in memory after packing. rows x cols is the canonical [out, in] part of the tensor that is packed. */
 typedef enum taper_pack {
   TAPER_PACK_ROWS = 0, /* as stored: row-major, each row padded to a multiple of 16 floats when rows > 1 */
-  TAPER_PACK_TILES = 1 /* [ceil(rows/16)][cols][16]: element (o, i) at ((o/16)*cols + i)*16 + o%16; rows beyond the end are 0 */
+  TAPER_PACK_TILES =
+      1 /* [ceil(rows/16)][cols][16]: element (o, i) at ((o/16)*cols + i)*16 + o%16; rows beyond the end are 0 */
 } taper_pack;
 
 typedef struct taper_weight_desc {
@@ -70,16 +71,16 @@ typedef struct taper_state_desc {
 } taper_state_desc;
 
 typedef struct taper_rotary_desc {
-  uint32_t pairs;             /* rotated dims / 2 */
-  const double *inv_freq;     /* [pairs] radians a position, any scaling applied */
-  double magnitude;           /* factor on cos and sin (1 but for scalings that ask for it) */
+  uint32_t pairs;         /* rotated dims / 2 */
+  const double *inv_freq; /* [pairs] radians a position, any scaling applied */
+  double magnitude;       /* factor on cos and sin (1 but for scalings that ask for it) */
 } taper_rotary_desc;
 
 /* After stage `stage` (TAPER_ABI_NONE: never materialised, an error) rows of the buffer hold the probed value. */
 typedef struct taper_probe_desc {
   const char *name;
   uint32_t stage;
-  uint64_t offset;    /* of the buffer, in floats a row */
+  uint64_t offset; /* of the buffer, in floats a row */
   uint32_t width;
   uint32_t inv_scale; /* weight index of a vector [width] to multiply by, or TAPER_ABI_NONE */
 } taper_probe_desc;
