@@ -22,7 +22,7 @@ typedef struct diag_loc {
 typedef enum diag_severity { DIAG_REMARK, DIAG_NOTE, DIAG_WARNING, DIAG_ERROR } diag_severity;
 
 typedef enum diag_code {
-#define DIAG(id, number, severity, title) DC_##id,
+#define DIAG(id, number, severity, title, remedy) DC_##id,
 #include "compiler/diag/diag.def"
 #undef DIAG
   DC_COUNT
@@ -30,6 +30,7 @@ typedef enum diag_code {
 
 uint32_t diag_code_number(diag_code code);
 const char *diag_code_title(diag_code code);
+const char *diag_code_remedy(diag_code code); /* what to do where the message does not say it; may be NULL */
 
 typedef struct diag_note_text {
   diag_loc loc;

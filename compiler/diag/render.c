@@ -118,11 +118,19 @@ static void put_place(text *out, diag_loc loc) {
   text_puts(out, ": ");
 }
 
+/* For an error that tells what to do neither itself nor in a note; else NULL. */
+static const char *missing_remedy(const diag *d) {
+  if (d->severity != DIAG_ERROR || d->note_count > 0 || strstr(d->message, "; ")) return NULL;
+  return diag_code_remedy(d->code);
+}
+
 static void put_human(text *out, const diag_sink *sink, const diag *d) {
   put_place(out, d->loc);
   text_printf(out, "%s: ", severity_names[d->severity]);
   if (d->severity == DIAG_REMARK) text_printf(out, "%s: ", d->pass);
   put_clean(out, d->message);
+  const char *remedy = missing_remedy(d);
+  if (remedy) text_printf(out, "; %s", remedy);
   if (d->severity == DIAG_REMARK) text_printf(out, " [-Rpass%s=%s]", d->missed ? "-missed" : "", d->pass);
   text_puts(out, "\n");
   bool carets = d->severity != DIAG_REMARK; /* a remark is one line: there are hundreds of them */
@@ -152,9 +160,18 @@ static void put_json_place(text *out, diag_loc loc, const char *message) {
   put_json_string(out, "message", message);
 }
 
+static void put_json_message(text *out, const diag *d) {
+  const char *remedy = missing_remedy(d);
+  text whole = {0};
+  text_puts(&whole, d->message);
+  if (remedy) text_printf(&whole, "; %s", remedy);
+  put_json_place(out, d->loc, whole.data ? whole.data : d->message);
+  text_free(&whole);
+}
+
 static void put_json(text *out, const diag *d) {
   text_printf(out, "{\"severity\":\"%s\",\"code\":%u", severity_names[d->severity], diag_code_number(d->code));
-  put_json_place(out, d->loc, d->message);
+  put_json_message(out, d);
   if (d->severity == DIAG_REMARK) {
     put_json_string(out, "pass", d->pass);
     text_printf(out, ",\"missed\":%s", d->missed ? "true" : "false");

@@ -6,15 +6,16 @@
 static const struct {
   uint32_t number;
   diag_severity severity;
-  const char *title;
+  const char *title, *remedy;
 } codes[] = {
-#define DIAG(id, number, severity, title) {number, severity, title},
+#define DIAG(id, number, severity, title, remedy) {number, severity, title, remedy},
 #include "compiler/diag/diag.def"
 #undef DIAG
 };
 
 uint32_t diag_code_number(diag_code code) { return codes[code].number; }
 const char *diag_code_title(diag_code code) { return codes[code].title; }
+const char *diag_code_remedy(diag_code code) { return codes[code].remedy; }
 
 enum { DEFAULT_LIMIT = 20 };
 

@@ -182,6 +182,31 @@ static void test_json(void **state) {
   diag_sink_free(s);
 }
 
+/* An error without a remedy gets that of its code; a remedy of its own, or a note, is enough. */
+static void test_remedies(void **state) {
+  (void)state;
+  static const diag_render_options json = {.json = true};
+  diag_sink *s = diag_sink_new();
+  diag_report(s, DC_FRONT_DIVISION, at("m", 1, 2, 3), "division by zero");
+  assert_string_equal(rendered(s, NULL), "m:1:2: error: division by zero; divide by a number that goes into it\n");
+  diag_report(s, DC_FRONT_DIVISION, at("m", 1, 2, 3), "division by zero");
+  assert_non_null(strstr(rendered(s, &json), "\"message\":\"division by zero; divide by a number that goes into it\""));
+  diag_report(s, DC_FRONT_DIVISION, at("m", 1, 2, 3), "division by zero; write 1");
+  assert_string_equal(rendered(s, NULL), "m:1:2: error: division by zero; write 1\n");
+  diag_report(s, DC_FRONT_DIVISION, at("m", 1, 2, 3), "division by zero");
+  diag_note(s, at("m", 4, 5, 6), "did you mean 1?");
+  assert_string_equal(rendered(s, NULL), "m:1:2: error: division by zero\nm:4:5: note: did you mean 1?\n");
+  for (int i = 0; i < DC_COUNT; i++)
+    if (strcmp(diag_code_title((diag_code)i), "too many errors") != 0) {
+      diag_report(s, (diag_code)i, at("m", 1, 1, 1), "cause");
+      bool is_error = diag_at(s, diag_count(s) - 1)->severity == DIAG_ERROR;
+      if (is_error) assert_non_null(diag_code_remedy((diag_code)i));
+      diag_sink_free(s);
+      s = diag_sink_new();
+    }
+  diag_sink_free(s);
+}
+
 static void test_numbers(void **state) {
   (void)state;
   for (int i = 0; i < DC_COUNT; i++) {
@@ -192,9 +217,9 @@ static void test_numbers(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_caret),   cmocka_unit_test(test_utf8),    cmocka_unit_test(test_long_line),
-      cmocka_unit_test(test_limit),   cmocka_unit_test(test_remarks), cmocka_unit_test(test_json),
-      cmocka_unit_test(test_numbers),
+      cmocka_unit_test(test_caret),   cmocka_unit_test(test_utf8),     cmocka_unit_test(test_long_line),
+      cmocka_unit_test(test_limit),   cmocka_unit_test(test_remarks),  cmocka_unit_test(test_json),
+      cmocka_unit_test(test_numbers), cmocka_unit_test(test_remedies),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
