@@ -3,6 +3,7 @@
 
 The model is: rows of a table -> the op -> a head whose matrix is the identity, so the logits are the op's result, element by element.
 """
+import concurrent.futures
 import math
 import os
 import subprocess
@@ -15,6 +16,10 @@ from safetensors.numpy import load_file, save_file
 TAPERC = os.path.join(os.path.abspath(sys.argv[1]), "taperc")
 QUICK = bool(os.environ.get("TAPERC_QUICK"))
 erf = np.vectorize(math.erf)
+
+
+def say(line):
+    sys.stdout.write(line + "\n")  # one call: two threads print
 
 
 def rms(x, eps):
@@ -131,7 +136,7 @@ def run(name, case, d, root, rng):
         label = "%s d=%d %s" % (name, d, " ".join(extra))
         p = subprocess.run([TAPERC, "logits", root, "--tokens", ",".join(map(str, tokens)), "-o", root + "/out.safetensors"] + extra, capture_output=True, text=True)
         if p.returncode:
-            print("not ok %s: exit %d: %s" % (label, p.returncode, p.stderr.strip().replace("\n", " | ")[-300:]))
+            say("not ok %s: exit %d: %s" % (label, p.returncode, p.stderr.strip().replace("\n", " | ")[-300:]))
             continue
         got = load_file(root + "/out.safetensors")["logits"][:, :d]
         error = np.abs(got - exact).max() / np.abs(exact).max()
@@ -139,16 +144,20 @@ def run(name, case, d, root, rng):
         own = (np.abs(got - exact).max(-1) / np.maximum(np.abs(exact).max(-1), 1e-30)).max()
         own_plain = (np.abs(plain - exact).max(-1) / np.maximum(np.abs(exact).max(-1), 1e-30)).max()
         good = error <= tol and own <= max(1e-4, 2 * plain_factor * own_plain)
-        print("%s %s%s" % ("ok" if good else "not ok", label, "" if good else ": error %.3g, tolerance %.3g; by rows %.3g (float32 %.3g)" % (error, tol, own, own_plain)), flush=True)
+        say("%s %s%s" % ("ok" if good else "not ok", label, "" if good else ": error %.3g, tolerance %.3g; by rows %.3g (float32 %.3g)" % (error, tol, own, own_plain)))
 
 
 def main():
-    rng = np.random.default_rng(5)
-    with tempfile.TemporaryDirectory() as root:
-        for i, (name, case) in enumerate(CASES.items()):
-            for d in (20,) if QUICK else (4, 20, 172) if len(case) > 3 else (3, 17, 172):
-                if not QUICK or i % 3 == 0:
-                    run(name, case, d, root, rng)
+    jobs = [(name, case, d) for i, (name, case) in enumerate(CASES.items()) for d in ((20,) if QUICK else (4, 20, 172) if len(case) > 3 else (3, 17, 172))
+            if not QUICK or i % 3 == 0]
+    with tempfile.TemporaryDirectory() as root, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+
+        def one(number):
+            folder = os.path.join(root, str(number))
+            os.mkdir(folder)
+            run(*jobs[number], folder, np.random.default_rng(number))
+
+        list(pool.map(one, range(len(jobs))))
 
 
 main()

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Whole models against NumPy float64: random shapes and forms, every level and switch, threads, prefill against step, layer streams."""
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -13,6 +14,10 @@ import lib_oracle as oracle  # noqa: E402
 
 TAPERC = os.path.join(os.path.abspath(sys.argv[1]), "taperc")
 QUICK = bool(os.environ.get("TAPERC_QUICK"))
+
+def say(line):
+    sys.stdout.write(line + "\n")  # one call: two threads print
+
 
 CASES = {
     "llama_folded": dict(),
@@ -59,27 +64,26 @@ def run_case(name, changes, root, seed):
     for extra in SWITCHES[:1] + SWITCHES[-1:] if QUICK else SWITCHES:
         label = name + " " + " ".join(extra)
         try:
-            got = logits(folder, tokens, os.path.join(root, "out.safetensors"), extra)
+            got = logits(folder, tokens, os.path.join(folder, "out.safetensors"), extra)
         except RuntimeError as e:
-            print("not ok %s: %s" % (label, str(e).replace("\n", " | ")))
+            say("not ok %s: %s" % (label, str(e).replace("\n", " | ")))
             continue
         error = np.abs(got["logits"] - exact).max() / np.abs(exact).max()
         layer = max(np.abs(got["layers.%d" % i] - s).max() / np.abs(s).max() for i, s in enumerate(streams))
         if got["logits"].shape != exact.shape or not error <= tol or not layer <= max(tol, 2e-5):
-            print("not ok %s: error %.3g, layers %.3g, tolerance %.3g" % (label, error, layer, tol))
+            say("not ok %s: error %.3g, layers %.3g, tolerance %.3g" % (label, error, layer, tol))
         else:
-            print("ok %s (%.2g of %.2g)" % (label, error, tol))
+            say("ok %s (%.2g of %.2g)" % (label, error, tol))
         if not extra or extra[0] == "-t":
             by_threads.append(got["logits"])
     same = all(np.array_equal(by_threads[0], b) for b in by_threads)
-    print("%sok %s thread counts bit-equal" % ("" if same else "not ", name))
+    say("%sok %s thread counts bit-equal" % ("" if same else "not ", name))
 
 
 def main():
-    with tempfile.TemporaryDirectory() as root:
-        for i, (name, changes) in enumerate(CASES.items()):
-            if not QUICK or i % 4 == 0:
-                run_case(name, changes, root, 1000 + i)
+    cases = [(name, changes, 1000 + i) for i, (name, changes) in enumerate(CASES.items()) if not QUICK or i % 4 == 0]
+    with tempfile.TemporaryDirectory() as root, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda case: run_case(case[0], case[1], root, case[2]), cases))
 
 
 main()
