@@ -1,6 +1,7 @@
 /* taperc: finds the subcommand, hands it its options, and turns what happened into an exit code. */
 #include "compiler/cli/cli.h"
 #include "compiler/driver/words.h"
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +84,15 @@ static int dispatch(cli *c, int argc, char **argv) {
   return cli_fail(c, CLI_USAGE, "unknown command '%s'; taperc --help lists them", word);
 }
 
+/* A standard stream that was closed must not become the next file that is opened: what is read is empty, and what is
+   written fails. */
+static void hold_standard_streams(void) {
+  for (int fd = 0; fd <= 2; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) return;
+}
+
 int main(int argc, char **argv) {
+  hold_standard_streams();
   signal(SIGPIPE, SIG_IGN); /* a reader that goes away shows as EPIPE */
   cli c = {.sink = diag_sink_new(), .argv = argv, .build = {.pass = {.level = 2}}};
   int code = cli_output_end(&c, dispatch(&c, argc, argv));

@@ -64,7 +64,7 @@ void cli_say(cli *c, const char *format, ...) {
 void cli_flush(cli *c) {
   diag_render_options options = {
       .json = c->json, .all_remarks = c->verbose, .rpass = c->rpass, .rpass_missed = c->rpass_missed};
-  fflush(stdout);
+  cli_put_now("", 0); /* in the order it was said; a failure is kept for the end */
   diag_render(c->sink, stderr, &options);
   fflush(stderr);
 }

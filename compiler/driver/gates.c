@@ -40,9 +40,9 @@ const front_gate *gates_collect(model_loaded *m, const model_options *options, s
   size_t stored = m->priv->has_weights ? w->gate_count : 0, n = 0;
   front_gate *gates = ARENA_ARRAY(&m->priv->memory, front_gate, stored + options->gate_count + 1);
   for (size_t i = 0; i < stored; i++)
-    gates[n++] = (front_gate){w->gates[i].name, w->gates[i].values, w->gates[i].count, false};
+    gates[n++] = (front_gate){w->gates[i].name, w->gates[i].values, w->gates[i].count, w->path};
   for (size_t i = 0; i < options->gate_count; i++)
-    gates[n++] = (front_gate){options->gates[i].name, &options->gates[i].value, 1, true};
+    gates[n++] = (front_gate){options->gates[i].name, &options->gates[i].value, 1, NULL};
   *out_count = n;
   return gates;
 }

@@ -13,7 +13,7 @@ typedef struct front_gate { /* a gate's value(s), from the weights' metadata or 
   const char *name;
   const double *values;
   size_t count; /* 1: for every element */
-  bool from_option;
+  const char *file; /* the weights that store it; NULL: --gate gave it */
 } front_gate;
 
 typedef struct front_options {

@@ -22,7 +22,10 @@ static const ast_symbol *find_gate(const ast_model *model, const char *name) {
   return NULL;
 }
 
-static const char *origin(const front_gate *g) { return g->from_option ? "--gate" : "the weights' taper.gates"; }
+static const char *origin(const front_gate *g) { return g->file ? "metadata key 'taper.gates'" : "--gate"; }
+static diag_loc place(const lowering *l, const front_gate *g) {
+  return (diag_loc){.file = diag_intern(l->c->sink, g->file)};
+}
 
 static bool unknown_gate(lowering *l, const front_gate *g) {
   suggestion near = suggest(g->name);
@@ -32,7 +35,7 @@ static bool unknown_gate(lowering *l, const front_gate *g) {
     if (front_suggests(l->c)) suggest_try(&near, s->id.text);
     text_printf(&all, "%s%s", all.size ? ", " : "", s->id.text);
   }
-  diag_report(l->c->sink, DC_FRONT_UNKNOWN_GATE, (diag_loc){0}, "%s: model '%s' has no gate '%s'%s%s", origin(g),
+  diag_report(l->c->sink, DC_FRONT_UNKNOWN_GATE, place(l, g), "%s: model '%s' has no gate '%s'%s%s", origin(g),
               l->c->model->id.text, g->name,
               near.best  ? suggest_text(&near, l->c->memory)
               : all.size ? "; its gates are "
@@ -47,7 +50,7 @@ static bool take_values(lowering *l, const front_gate *g) {
   if (!s) return unknown_gate(l, g);
   lower_gate *to = &l->gates[s->slot];
   if (g->count == 0 || (g->count != 1 && (int64_t)g->count != to->count)) {
-    diag_report(l->c->sink, DC_FRONT_GATE_VALUE, (diag_loc){0},
+    diag_report(l->c->sink, DC_FRONT_GATE_VALUE, place(l, g),
                 "%s: gate '%s' has %lld element%s, %zu values are given; give one value, or one for each", origin(g),
                 g->name, (long long)to->count, to->count == 1 ? "" : "s", g->count);
     diag_note(l->c->sink, source_loc(l->c->source, s->id.span), "'%s' is declared here", g->name);
@@ -57,7 +60,7 @@ static bool take_values(lowering *l, const front_gate *g) {
     if (g->values[i] >= 0 && g->values[i] <= 1) continue;
     text t = {0};
     text_put_double(&t, g->values[i]);
-    diag_report(l->c->sink, DC_FRONT_GATE_VALUE, (diag_loc){0}, "%s: gate '%s' is %s; a gate is 0 to 1", origin(g),
+    diag_report(l->c->sink, DC_FRONT_GATE_VALUE, place(l, g), "%s: gate '%s' is %s; a gate is 0 to 1", origin(g),
                 g->name, t.data ? t.data : "?");
     text_free(&t);
     return false;

@@ -204,7 +204,7 @@ def surroundings(root, m, package, env):
         cli.expect(command + " --help", [command, "--help"], 0, "^$", re.compile(rb"Usage: taperc " + command.encode()), env=env)
     cli.expect("-h", ["run", "-h"], 0, "^$", re.compile(rb"Usage: taperc run"), env=env)
     with open("/dev/full", "w") as full:
-        for name, args in [("run", ["run", package, "--prompt", "ab", "-n", "8", "--temp", "0"]), ("tokenize", ["tokenize", package, "ab"]), ("opt", ["opt", m]), ("--version", ["--version"])]:
+        for name, args in [("run", ["run", package, "--prompt", "ab", "-n", "8", "--temp", "0"]), ("tokenize", ["tokenize", package, "ab"]), ("opt", ["opt", m]), ("check", ["check", package, package, "--json"]), ("--version", ["--version"])]:
             p = subprocess.run([cli.TAPERC] + args, stdout=full, stderr=subprocess.PIPE, env=dict(os.environ, **env), timeout=60)
             cli.report("full disk: " + name, (p.returncode != 3 or b"cannot write standard output" not in p.stderr) and "exit %d: %r" % (p.returncode, p.stderr[-200:]))
     for name, args in [("run", ["run", package, "--prompt", "ab", "-n", "8", "--temp", "0"]), ("opt", ["opt", m])]:
@@ -213,6 +213,9 @@ def surroundings(root, m, package, env):
         p = subprocess.run([cli.TAPERC] + args, stdout=write, stderr=subprocess.PIPE, env=dict(os.environ, **env), timeout=60)
         os.close(write)
         cli.report("reader gone: " + name, (p.returncode != 0 or p.stderr) and "exit %d: %r" % (p.returncode, p.stderr[-200:]))
+    for name, args in [("run", ["run", package, "--prompt", "ab", "-n", "8", "--temp", "0"]), ("opt", ["opt", m])]:
+        p = subprocess.run(["/bin/sh", "-c", 'exec "$0" "$@" >&-', cli.TAPERC] + args, stderr=subprocess.PIPE, env=dict(os.environ, **env), timeout=60)
+        cli.report("closed output: " + name, (p.returncode != 3 or b"cannot write standard output" not in p.stderr) and "exit %d: %r" % (p.returncode, p.stderr[-200:]))
     cli.expect("messages as JSON", ["run", m, "--prompt", "a", "--temp", "x", "--json"], 2, r'^\{"severity":"error".*"file":"taperc".*"message":"option', b"", env=env)
     german = dict(env, LC_ALL="de_DE.UTF-8", LANG="de_DE.UTF-8")
     a = cli.run(["eval", package, "--data", os.path.join(root, "data.txt"), "--json"], env=env)

@@ -147,17 +147,17 @@ static void gates(void **state) {
   (void)state;
   static const double half = 0.5, zero = 0, three[] = {0, 0.25, 1}, wide = 1.5, nan = __builtin_nan("");
   diag_sink *sink = diag_sink_new();
-  front_gate list[] = {{"g", &half, 1, false}, {"gs", three, 3, false}, {"g", &zero, 1, true}};
+  front_gate list[] = {{"g", &half, 1, "w"}, {"gs", three, 3, "w"}, {"g", &zero, 1, NULL}};
   front_options options = {.gates = list, .gate_count = 3};
   ir_module *m = good(BODY(""), &options, sink);
   assert_true(gate_value(m, "g", -1) == 0); /* the later one wins */
   assert_true(gate_value(m, "gs", 1) == 0.25);
   ir_module_free(m);
-  const front_gate bad[] = {{"h", &half, 1, true},
-                            {"gs", three, 2, false},
-                            {"g", three, 3, false},
-                            {"g", &wide, 1, true},
-                            {"g", &nan, 1, false}};
+  const front_gate bad[] = {{"h", &half, 1, NULL},
+                            {"gs", three, 2, "w"},
+                            {"g", three, 3, "w"},
+                            {"g", &wide, 1, NULL},
+                            {"g", &nan, 1, "w"}};
   static const diag_code codes[] = {DC_FRONT_UNKNOWN_GATE, DC_FRONT_GATE_VALUE, DC_FRONT_GATE_VALUE,
                                     DC_FRONT_GATE_VALUE, DC_FRONT_GATE_VALUE};
   for (size_t i = 0; i < 5; i++) {
@@ -166,8 +166,11 @@ static void gates(void **state) {
     assert_null(compile(BODY(""), &options, sink));
     assert_int_equal(diag_count(sink), before + 1);
     assert_int_equal(diag_at(sink, before)->code, codes[i]);
-    assert_null(diag_at(sink, before)->loc.file);
-    assert_non_null(strstr(diag_at(sink, before)->message, bad[i].from_option ? "--gate" : "taper.gates"));
+    if (bad[i].file)
+      assert_string_equal(diag_at(sink, before)->loc.file, bad[i].file);
+    else
+      assert_null(diag_at(sink, before)->loc.file);
+    assert_non_null(strstr(diag_at(sink, before)->message, bad[i].file ? "taper.gates" : "--gate"));
   }
   diag_sink_free(sink);
 }
