@@ -108,6 +108,8 @@ int cli_fail_status(cli *c, taper_status status, const taper_error *error, bool 
   const char *message = error->message;
   if (!*message) return code; /* said in the sink */
   size_t n = file_prefix(c, message);
+  if (!n && status == TAPER_NUMERIC && c->command->max_args == 1 && c->arg_count == 1) /* the model's fault */
+    return cli_fail_file(c, code, c->args[0], "%s", message);
   const char *rest = n ? message + n + 2 : message;
   if (strncmp(rest, "error: ", 7) == 0) rest += 7;
   if (n) return cli_fail_file(c, code, arena_strndup(&c->memory, message, n), "%s", rest);

@@ -4,6 +4,7 @@
 #include "compiler/ir/eval.h"
 #include "runtime/base/checked.h"
 #include "runtime/base/hash.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -181,6 +182,21 @@ static taper_status assemble(package_parts *k, const model_loaded *m, const plan
   return write_package(k, m, out->model_hash, path, error);
 }
 
+/* The parameters become JSON and 'vocab' is what a runtime goes by, but a .tir text may say anything. */
+static taper_status check_params(const model_loaded *m, const plan *p, taper_error *error) {
+  double value = 0;
+  for (size_t i = 0; i < ir_module_param_count(m->module); i++) {
+    const char *name = ir_module_param_at(m->module, i, &value);
+    if (!isfinite(value))
+      return TAPER_FAIL(error, TAPER_INVALID, "%s: the parameter '%s' is no finite number; write one", m->place.source,
+                        name);
+  }
+  if (ir_module_param(m->module, "vocab", &value) && value == p->vocab) return TAPER_OK;
+  return TAPER_FAIL(error, TAPER_INVALID,
+                    "%s: the parameter 'vocab' is not %u, the width of the logits; write `param vocab = %u`",
+                    m->place.source, p->vocab, p->vocab);
+}
+
 taper_status build_package(model_loaded *m, const build_options *options, const char *path, diag_sink *sink,
                            build_result *out, taper_error *error) {
   plan *p = NULL;
@@ -190,6 +206,7 @@ taper_status build_package(model_loaded *m, const build_options *options, const 
     diag_report(sink, DC_TOKENIZER, (diag_loc){.file = diag_intern(sink, m->place.source)},
                 "the tokenizer '%s' is not built yet: the package works on ids only", m->tokenizer);
   taper_status status = build_lower(m, options, sink, &p, error);
+  if (status == TAPER_OK) status = check_params(m, p, error);
   if (status == TAPER_OK) status = assemble(&k, m, p, options, path, sink, out, error);
   struct stat s;
   if (status == TAPER_OK && stat(path, &s) == 0) out->bytes = (uint64_t)s.st_size;

@@ -219,9 +219,10 @@ static bool read_params(planner *k, ir_region entry) {
   plan *p = k->p;
   double context = 0;
   ir_value ret = ir_last(k->m, entry);
-  if (!ir_module_param(k->m, "context", &context) || !(context >= 1 && context <= 1 << 30)) {
+  if (!ir_module_param(k->m, "context", &context) ||
+      !(context >= 1 && context <= 1 << 30 && context == (uint32_t)context)) {
     diag_report(k->sink, DC_PLAN_PARAM, ir_loc_of(k->m, ret),
-                "module '%s' has no parameter 'context' between 1 and 2^30; add it", ir_module_name(k->m));
+                "module '%s' has no parameter 'context', a whole number from 1 to 2^30; add it", ir_module_name(k->m));
     return false;
   }
   p->context = (uint32_t)context;

@@ -201,8 +201,8 @@ static void evaluate(check *c, bool round, ir_tensor *out) {
 static void open_case(check *c, const model_case *k, uint64_t seed) {
   char *file = NULL;
   size_t size = 0, defines = 0;
-  front_gate gates[2] = {{"internal", &k->gate, 1, true}, {"final", &k->gate, 1, true}};
-  front_gate only = {"g", &k->gate, 1, true};
+  front_gate gates[2] = {{"internal", &k->gate, 1, NULL}, {"final", &k->gate, 1, NULL}};
+  front_gate only = {"g", &k->gate, 1, NULL};
   *c = (check){.k = k, .sink = diag_sink_new()};
   if (k->file) assert_int_equal(file_read(k->file, 1 << 20, &file, &size, NULL), TAPER_OK);
   char *train = file ? strstr(file, "\ntrain {") : NULL;
