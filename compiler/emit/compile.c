@@ -15,6 +15,7 @@ typedef struct job {
   arena mem;
   char *folder;
   bool temporary; /* the folder is ours */
+  bool keep;      /* the source outlives a failure of the compiler */
   const char *cc, *source, *output, *log, *macros;
   char *macro_text;
 } job;
@@ -38,10 +39,10 @@ static taper_status open_folder(job *j, taper_error *error) {
   return TAPER_OK;
 }
 
-static void close_folder(job *j, bool keep_source) {
+static void close_folder(job *j) {
   if (j->temporary && j->output) {
     unlink(j->output), unlink(j->log), unlink(j->macros);
-    if (!keep_source) unlink(j->source), rmdir(j->folder);
+    if (!j->keep) unlink(j->source), rmdir(j->folder);
   } else if (j->macros) {
     unlink(j->macros);
   }
@@ -59,17 +60,18 @@ static taper_status write_source(const job *j, const char *source, size_t size, 
 }
 
 /* The first lines of what the compiler said, on one line. */
-static taper_status compiler_failed(const job *j, int code, taper_error *error) {
+static taper_status compiler_failed(job *j, int code, taper_error *error) {
   char *log = NULL;
   size_t size = 0;
   if (file_read(j->log, OUTPUT_LIMIT, &log, &size, NULL) != TAPER_OK) size = 0;
   if (size > 500) size = 500;
   for (size_t i = 0; i < size; i++)
     if (log[i] == '\n') log[i] = i + 1 < size ? '|' : ' ';
-  taper_fail(error, TAPER_UNSUPPORTED, "%s: the C compiler '%s' ended with status %d: %.*s; the source is kept",
-             j->source, j->cc, code, (int)size, size ? log : "");
+  taper_fail(error, TAPER_IO, "%s: the C compiler '%s' ended with status %d%s%.*s; the source is kept, give --cc",
+             j->source, j->cc, code, size ? ": " : "", (int)size, size ? log : "");
   free(log);
-  return TAPER_UNSUPPORTED;
+  j->keep = true;
+  return TAPER_IO;
 }
 
 static bool is_clang(const job *j) { return j->macro_text && strstr(j->macro_text, "#define __clang__ "); }
@@ -142,12 +144,11 @@ static taper_status run_compiler(job *j, bool want_asm, taper_error *error) {
 }
 
 static taper_status compile(job *j, const char *source, size_t size, bool want_asm, void **out_image, size_t *out_size,
-                            char **out_features, bool *keep, taper_error *error) {
+                            char **out_features, taper_error *error) {
   TAPER_TRY(open_folder(j, error));
   TAPER_TRY(write_source(j, source, size, error));
   TAPER_TRY(read_macros(j, error));
   taper_status s = run_compiler(j, want_asm, error);
-  *keep = s == TAPER_UNSUPPORTED;
   if (s != TAPER_OK) return s;
   char *image = NULL;
   TAPER_TRY(file_read(j->output, OUTPUT_LIMIT, &image, out_size, error));
@@ -169,8 +170,7 @@ static taper_status compile(job *j, const char *source, size_t size, bool want_a
 taper_status emit_compile(const char *source, size_t size, const emit_options *options, bool want_asm, void **out_image,
                           size_t *out_size, char **out_features, taper_error *error) {
   job j = {.o = options, .cc = options->cc ? options->cc : "gcc"};
-  bool keep = false;
-  taper_status s = compile(&j, source, size, want_asm, out_image, out_size, out_features, &keep, error);
-  close_folder(&j, keep);
+  taper_status s = compile(&j, source, size, want_asm, out_image, out_size, out_features, error);
+  close_folder(&j);
   return s;
 }

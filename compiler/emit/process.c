@@ -30,9 +30,12 @@ taper_status emit_run(const char *const *argv, const char *out_path, const char 
   if (e == ENOENT || e == EACCES || e == ENOTDIR)
     return TAPER_FAIL(error, TAPER_IO, "cannot run the C compiler '%s': %s; install gcc or pass --cc", argv[0],
                       strerror(e));
-  if (e) return TAPER_FAIL(error, TAPER_IO, "cannot start the C compiler '%s': %s", argv[0], strerror(e));
+  if (e)
+    return TAPER_FAIL(error, TAPER_IO, "cannot start the C compiler '%s': %s; free some memory, or give --cc", argv[0],
+                      strerror(e));
   while (waitpid(pid, &status, 0) < 0)
-    if (errno != EINTR) return TAPER_FAIL(error, TAPER_IO, "lost the C compiler '%s': %s", argv[0], strerror(errno));
+    if (errno != EINTR)
+      return TAPER_FAIL(error, TAPER_IO, "lost the C compiler '%s': %s; try again", argv[0], strerror(errno));
   *out_exit = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return TAPER_OK;
 }

@@ -198,6 +198,7 @@ def surroundings(root, m, package, env):
     out, _ = cli.expect("doctor", ["doctor", "--json"], 0, "^$", env=env)
     keys("doctor keys", out, ["version", "cpu", "images", "compiler", "cache", "threads"])
     cli.expect("doctor without a compiler", ["doctor", "--cc", "no-such-compiler"], 3, "no-such-compiler", re.compile(b"C compiler"), env=env)
+    cli.expect("a compiler that fails", ["compile", m, "--emit=asm", "--cc", "/bin/false", "--no-cache"], 3, "'/bin/false' ended with status 1; the source is kept", b"", env=dict(env, TMPDIR=root))
     cli.expect("--version", ["--version"], 0, "^$", re.compile(rb"^taperc \d+\.\d+\.\d+\n$"), env=env)
     cli.expect("--help", ["--help"], 0, "^$", re.compile(rb"usage: taperc"), env=env)
     for command in ("compile", "opt", "run", "logits", "eval", "bench", "check", "tokenize", "detokenize", "inspect", "doctor"):
