@@ -3,6 +3,7 @@
 #include "compiler/cli/json.h"
 #include "compiler/formats/sniff.h"
 #include "compiler/formats/weights.h"
+#include "runtime/package.h"
 #include <string.h>
 
 /* The common part of every kind, written as it is found. */
@@ -74,15 +75,15 @@ static void put_images(cli *c, const st_file *f, report *r) {
   json_close(&r->j, ']');
 }
 
+/* Its fields are checked as a session checks them, its bytes are not hashed. */
 static int inspect_package(cli *c, const char *path, report *r) {
-  st_file f = {0};
+  package p;
   taper_error error = {0};
-  taper_status status = st_open(path, &f, &error);
+  taper_allocator allocator = memory_allocator((taper_allocator){0});
+  taper_status status = package_open(path, &allocator, NULL, NULL, &p, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
-  uint64_t version;
-  const char *stored = st_metadata(&f, "taper.package");
-  bool known = stored && number_parse_u64(stored, strlen(stored), &version);
-  begin(r, "package", known ? arena_printf(&c->memory, "%llu", (unsigned long long)version) : NULL);
+  const st_file f = p.file;
+  begin(r, "package", st_metadata(&f, "taper.package"));
   put_pair(r, "name", "name", st_metadata(&f, "taper.name"), false);
   put_pair(r, "target", "target", st_metadata(&f, "taper.target"), false);
   put_pair(r, "arch", "arch", st_metadata(&f, "taper.arch"), false);
@@ -101,7 +102,7 @@ static int inspect_package(cli *c, const char *path, report *r) {
   for (size_t i = 0; i < f.count; i++)
     if (strncmp(f.tensors[i].name, "__pad.", 6) != 0) add_stored(r, &f.tensors[i]);
   json_close(&r->j, ']');
-  st_close(&f);
+  package_close(&p);
   return CLI_OK;
 }
 

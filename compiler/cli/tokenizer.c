@@ -1,5 +1,6 @@
 #include "compiler/cli/tokenizer.h"
 #include "runtime/base/json_scan.h"
+#include "runtime/package.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,14 +17,14 @@ static uint32_t vocab_of(const char *params) {
 }
 
 static int of_package(cli *c, const char *path, const char **out_word, uint32_t *out_vocab) {
-  st_file f = {0};
+  package p;
   taper_error error = {0};
-  taper_status status = st_open(path, &f, &error);
+  taper_allocator allocator = memory_allocator((taper_allocator){0});
+  taper_status status = package_open(path, &allocator, NULL, NULL, &p, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
-  const char *word = st_metadata(&f, "taper.tokenizer"), *params = st_metadata(&f, "taper.params");
-  *out_word = arena_strdup(&c->memory, word ? word : "none");
-  *out_vocab = vocab_of(params ? params : "{}");
-  st_close(&f);
+  *out_word = tokenizer_name(p.tokenizer);
+  *out_vocab = p.vocab;
+  package_close(&p);
   return CLI_OK;
 }
 

@@ -64,6 +64,12 @@ def packages(root, m, env):
     at = 8 + struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:at])
     cli.report("package alignment", [k for k, v in header.items() if k not in ("__metadata__",) and not k.startswith("__pad.") and (at + v["data_offsets"][0]) % 64])
+    odd = os.path.join(root, "odd.tpack")
+    stored = open(package, "rb").read()
+    for name, old, new, pattern in [("another version", b'"taper.package":"1"', b'"taper.package":"9"', "package version '9'"), ("parameters that are no JSON", b'"taper.params":"{', b'"taper.params":"[', "metadata 'taper.params': ")]:
+        open(odd, "wb").write(stored.replace(old, new, 1))
+        for args in (["inspect", odd], ["tokenize", odd, "ab"], ["run", odd, "--prompt", "a"]):
+            cli.expect(args[0] + " of a package: " + name, args, 1, "odd.tpack: error: " + pattern + ".*; ", b"", env=env)
     out, _ = cli.expect("inspect a package", ["inspect", package, "--json"], 0, "^$", env=env)
     got = keys("inspect keys of a package", out, KEYS["package"])
     same("inspect kind of a package", (got.get("kind"), got.get("version"), [i["name"] for i in got.get("images", [])]), ("package", 1, ["x86-64-v4", "x86-64-v3"]))
