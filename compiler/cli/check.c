@@ -107,9 +107,16 @@ static int locate_side(cli *c, size_t at, side *s) {
   return status == TAPER_OK || s->is_file ? CLI_OK : cli_fail_status(c, status, &error, false);
 }
 
+static bool is_bare(const side *s) {
+  return !s->is_file && (s->place.kind == MODEL_SOURCE || s->place.kind == MODEL_TIR);
+}
+
 static int open_side(cli *c, side *s) {
   if (s->is_file) return open_file(c, s);
+  const char *weights = c->model.weights;
+  if (!is_bare(s)) c->model.weights = NULL; /* a folder has its own */
   int bad = cli_open_place(c, &s->place, &s->b);
+  c->model.weights = weights;
   if (!bad) bad = cli_session(c, &s->b, "-c", 0, &s->session);
   if (bad) return bad;
   taper_model_info info = {.size = sizeof info};
@@ -337,6 +344,9 @@ static int compare(cli *c, const check_own *o, side *a, side *b, const cli_ids *
 static int check_sides(cli *c, const side *a, const side *b) {
   bool compiles = (!a->is_file && a->place.kind != MODEL_PACKAGE) || (!b->is_file && b->place.kind != MODEL_PACKAGE);
   if (a->is_file && b->is_file) return cli_fail(c, CLI_USAGE, "neither A nor B is a model; give at least one");
+  if (c->model.weights && !is_bare(a) && !is_bare(b))
+    return cli_fail(c, CLI_USAGE,
+                    "option '--weights' acts on nothing: neither A nor B is a bare .tmodel; leave it out");
   for (unsigned i = 0; i < CLI_GROUPS && !compiles; i++)
     if (c->given & (1u << i) & (CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_REMARKS))
       return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing: neither A nor B is compiled here; leave it out",
@@ -374,8 +384,8 @@ const cli_command cli_cmd_check = {.name = "check",
                                    .max_args = 2,
                                    .details = "A and B are MODELs or files that logits wrote. max_rel is max|a - b| / "
                                               "max|b|. Exit status 4: over the tolerance.",
-                                   .acts =
-                                       CLI_ACT_MODEL | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE,
+                                   .acts = CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC |
+                                           CLI_ACT_THREADS | CLI_ACT_DEVICE,
                                    .options = options,
                                    .own_size = sizeof(check_own),
                                    .init = init,

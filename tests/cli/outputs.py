@@ -169,6 +169,9 @@ def numbers(root, m, package, env):
     got = keys("check keys", out, KEYS["check"])
     same("check of the same", (got.get("argmax_agreement"), got.get("first_departing_layer"), got.get("disabled_norm_error")), (1, None, None))
     out, _ = cli.expect("check folded and as written", ["check", package, m, "--fold=none", "--json"], 0, None, env=env)
+    weights = os.path.join(m, "weights.safetensors")
+    cli.expect("check of a bare .tmodel", ["check", os.path.join(m, "model.tmodel"), package, "--weights", weights, "--json"], 0, None, re.compile(rb'"equal": true'), env=env)
+    cli.expect("check: --weights of nothing", ["check", m, package, "--weights", weights], 2, "'--weights' acts on nothing", b"", env=env)
     cli.expect("check over the tolerance", ["check", m, package, "--gate", "final=1", "--json"], 4, None, re.compile(rb'"equal": false'), env=env)
     cli.expect("check of two files", ["check", path, path], 2, "neither A nor B is a model", b"", env=env)
     cli.expect("check of another vocabulary", ["check", cli.write_model(os.path.join(root, "v128"), source=cli.SOURCE.replace("vocab = 256", "vocab = 128").replace("tokenizer bytes;", ""), items=dict(
