@@ -12,7 +12,7 @@ typedef struct front_define { /* -D NAME=VALUE */
 typedef struct front_gate { /* a gate's value(s), from the weights' metadata or --gate */
   const char *name;
   const double *values;
-  size_t count; /* 1: for every element */
+  size_t count;     /* 1: for every element */
   const char *file; /* the weights that store it; NULL: --gate gave it */
 } front_gate;
 

@@ -153,11 +153,8 @@ static void gates(void **state) {
   assert_true(gate_value(m, "g", -1) == 0); /* the later one wins */
   assert_true(gate_value(m, "gs", 1) == 0.25);
   ir_module_free(m);
-  const front_gate bad[] = {{"h", &half, 1, NULL},
-                            {"gs", three, 2, "w"},
-                            {"g", three, 3, "w"},
-                            {"g", &wide, 1, NULL},
-                            {"g", &nan, 1, "w"}};
+  const front_gate bad[] = {
+      {"h", &half, 1, NULL}, {"gs", three, 2, "w"}, {"g", three, 3, "w"}, {"g", &wide, 1, NULL}, {"g", &nan, 1, "w"}};
   static const diag_code codes[] = {DC_FRONT_UNKNOWN_GATE, DC_FRONT_GATE_VALUE, DC_FRONT_GATE_VALUE,
                                     DC_FRONT_GATE_VALUE, DC_FRONT_GATE_VALUE};
   for (size_t i = 0; i < 5; i++) {
