@@ -15,7 +15,10 @@ from safetensors.numpy import load_file, save_file
 
 TAPERC = os.path.join(os.path.abspath(sys.argv[1]), "taperc")
 QUICK = bool(os.environ.get("TAPERC_QUICK"))
-erf = np.vectorize(math.erf)
+erfc = np.vectorize(math.erfc)
+
+
+np.seterr(over="ignore")
 
 
 def say(line):
@@ -55,8 +58,8 @@ def attention(q, k, v, scale=None, window=0, cap=0):
 
 # name -> (expression over x, NumPy of it given x and the weights, weights by shape letter: d = width of x)
 CASES = {
-    "gelu": ("gelu(x)", lambda x, w: 0.5 * x * (1 + erf(x / math.sqrt(2)))),
-    "gelu_tanh": ("gelu_tanh(x)", lambda x, w: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
+    "gelu": ("gelu(x)", lambda x, w: 0.5 * x * erfc(-x / math.sqrt(2))),
+    "gelu_tanh": ("gelu_tanh(x)", lambda x, w: x / (1 + np.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),  # 1 + tanh would cancel
     "silu": ("silu(x)", lambda x, w: x / (1 + np.exp(-x))),
     "sigmoid": ("sigmoid(x)", lambda x, w: 1 / (1 + np.exp(-x))),
     "relu": ("relu(x)", lambda x, w: np.maximum(x, 0)),
