@@ -15,7 +15,7 @@ static const struct argp_option options[] = {
     {"passes", KEY_PASSES, "LIST", 0,
      "passes to run in order, e.g. fold-scale,dce; default stands for the pipeline of -O", 0},
     {"print-before", KEY_BEFORE, "NAME", 0, "print the IR before this pass (all: every pass) to standard error", 0},
-    {"print-after", KEY_AFTER, "NAME", 0, "print the IR after it", 0},
+    {"print-after", KEY_AFTER, "NAME", 0, "print the IR after this pass (all: every pass) to standard error", 0},
     {"verify-each", KEY_VERIFY, NULL, 0, "check invariants and print(parse(print)) after every pass", 0},
     {"time-passes", KEY_TIME, NULL, 0, "print how long each pass took to standard error", 0},
     {0}};

@@ -36,7 +36,7 @@ int cli_fail_file(cli *c, int code, const char *file, const char *format, ...) {
 }
 
 int cli_not_built(cli *c, const char *what) {
-  return cli_fail(c, CLI_USAGE, "%s is not built yet; docs/limits.md lists what is", what);
+  return cli_fail(c, CLI_USAGE, "%s is not built yet; docs/limits.md lists what is not", what);
 }
 
 void cli_note(cli *c, const char *format, ...) {
