@@ -47,9 +47,12 @@ install: all
 	install -m 644 runtime/taper.h $(DESTDIR)$(PREFIX)/include/taper.h
 	install -m 644 examples/*.tmodel examples/*.c examples/*.cpp $(DESTDIR)$(PREFIX)/share/taperc/examples/
 	install -m 644 README.md LICENSE CHANGELOG.md docs/*.md $(DESTDIR)$(PREFIX)/share/doc/taperc/
+	@if command -v scdoc >/dev/null; then install -d $(DESTDIR)$(PREFIX)/share/man/man1 && scdoc < docs/man/taperc.1.scd > $(DESTDIR)$(PREFIX)/share/man/man1/taperc.1; \
+	  else echo 'install: no man page, since scdoc is not there (apt install scdoc)' >&2; fi
 	@printf 'prefix=%s\nlibdir=$${prefix}/lib\nincludedir=$${prefix}/include\n\nName: taper\nDescription: runtime of taperc, an ahead-of-time compiler for transformer language models\nVersion: %s\nLibs: -L$${libdir} -ltaper\nLibs.private: -lm -lpthread\nCflags: -I$${includedir}\n' '$(PREFIX)' '$(VERSION)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/taper.pc
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/taperc $(DESTDIR)$(PREFIX)/lib/libtaper.so* $(DESTDIR)$(PREFIX)/include/taper.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/taper.pc
+	rm -f $(DESTDIR)$(PREFIX)/bin/taperc $(DESTDIR)$(PREFIX)/lib/libtaper.so* $(DESTDIR)$(PREFIX)/include/taper.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/taper.pc \
+	  $(DESTDIR)$(PREFIX)/share/man/man1/taperc.1
 	rm -rf $(DESTDIR)$(PREFIX)/share/taperc $(DESTDIR)$(PREFIX)/share/doc/taperc
 clean:
 	rm -rf build
