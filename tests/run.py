@@ -91,10 +91,11 @@ def main():
     has_numpy = os.path.exists(venv) and subprocess.run([venv, "-c", "import numpy, safetensors"], stderr=subprocess.DEVNULL).returncode == 0
     python = venv if has_numpy else "/usr/bin/python3"
     env = dict(os.environ, TAPERC_BUILD=build, TAPERC=os.path.join(build, "taperc"), TAPERC_PYTHON=python, PYTHONDONTWRITEBYTECODE="1")
-    env.setdefault("TAPER_CACHE_DIR", os.path.join(build, "cache"))
+    env.setdefault("TAPER_CACHE_DIR", os.path.join(ROOT, "build", "cache"))
     if o.quick:
         env["TAPERC_QUICK"] = "1"
     count, guard = Count(), 600 * o.slow_factor
+    os.makedirs(os.path.join(build, "tests"), exist_ok=True)
     packages = [os.path.join(build, "tests", m + ".tpack") for m in ("kjv-all", "kjv-internal", "kjv-ln")]
     if not o.only or "device" in o.only or "unit" in o.only:
         for package in packages:
@@ -107,8 +108,13 @@ def main():
 
     for test in sorted(glob.glob(os.path.join(ROOT, "tests/unit/test_*.c"))):
         name = os.path.basename(test)[:-2]
-        if wanted("unit/" + name):
-            run_group("unit/" + name, [os.path.join(build, "tests/unit", name)], count_cmocka, env, count, guard)
+        program = os.path.join(build, "tests/unit", name)
+        if not wanted("unit/" + name):
+            continue
+        if os.path.exists(program):
+            run_group("unit/" + name, [program], count_cmocka, env, count, guard)
+        else:
+            count.add(0, 1, 0, ["unit/%s: is not built; run make all unit" % name])
     if wanted("lit"):
         if os.path.exists(LIT):
             rooms = [os.path.join("tests", d) for d in ("front", "ir", "passes", "schedule", "emit", "cli")]

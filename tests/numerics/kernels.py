@@ -8,11 +8,11 @@ import math
 import os
 import subprocess
 import sys
-import tempfile
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TAPERC = os.path.join(os.path.abspath(sys.argv[1]), "taperc")
 QUICK = bool(os.environ.get("TAPERC_QUICK"))
 erfc = np.vectorize(math.erfc)
@@ -153,11 +153,12 @@ def run(name, case, d, root, rng):
 def main():
     jobs = [(name, case, d) for i, (name, case) in enumerate(CASES.items()) for d in ((20,) if QUICK else (4, 20, 172) if len(case) > 3 else (3, 17, 172))
             if not QUICK or i % 3 == 0]
-    with tempfile.TemporaryDirectory() as root, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    root = os.path.join(ROOT, "build/numerics/kernels")  # the same folder in every build: images come from the cache
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
 
         def one(number):
-            folder = os.path.join(root, str(number))
-            os.mkdir(folder)
+            folder = os.path.join(root, "%s.%d" % (jobs[number][0], jobs[number][2]))
+            os.makedirs(folder, exist_ok=True)
             run(*jobs[number], folder, np.random.default_rng(number))
 
         list(pool.map(one, range(len(jobs))))

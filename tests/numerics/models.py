@@ -4,7 +4,6 @@ import concurrent.futures
 import os
 import subprocess
 import sys
-import tempfile
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -12,6 +11,7 @@ from safetensors.numpy import load_file
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import lib_oracle as oracle  # noqa: E402
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TAPERC = os.path.join(os.path.abspath(sys.argv[1]), "taperc")
 QUICK = bool(os.environ.get("TAPERC_QUICK"))
 
@@ -82,7 +82,8 @@ def run_case(name, changes, root, seed):
 
 def main():
     cases = [(name, changes, 1000 + i) for i, (name, changes) in enumerate(CASES.items()) if not QUICK or i % 4 == 0]
-    with tempfile.TemporaryDirectory() as root, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    root = os.path.join(ROOT, "build/numerics/models")  # the same folder in every build: images come from the cache
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda case: run_case(case[0], case[1], root, case[2]), cases))
 
 
