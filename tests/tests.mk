@@ -39,14 +39,16 @@ docs:
 	@sh tests/lint/diagnostics_doc.sh > docs/diagnostics.md
 
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/taperc/examples $(DESTDIR)$(PREFIX)/share/doc/taperc
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/taperc/examples $(DESTDIR)$(PREFIX)/share/doc/taperc/docs/adr
 	install -m 755 $(B)/taperc $(DESTDIR)$(PREFIX)/bin/taperc
 	install -m 755 $(B)/libtaper.so $(DESTDIR)$(PREFIX)/lib/libtaper.so.$(VERSION)
 	ln -sf libtaper.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libtaper.so.0
 	ln -sf libtaper.so.0 $(DESTDIR)$(PREFIX)/lib/libtaper.so
 	install -m 644 runtime/taper.h $(DESTDIR)$(PREFIX)/include/taper.h
 	install -m 644 examples/*.tmodel examples/*.c examples/*.cpp $(DESTDIR)$(PREFIX)/share/taperc/examples/
-	install -m 644 README.md LICENSE CHANGELOG.md docs/*.md $(DESTDIR)$(PREFIX)/share/doc/taperc/
+	install -m 644 README.md CONTRIBUTING.md LICENSE CHANGELOG.md $(DESTDIR)$(PREFIX)/share/doc/taperc/
+	install -m 644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/taperc/docs/
+	install -m 644 docs/adr/*.md $(DESTDIR)$(PREFIX)/share/doc/taperc/docs/adr/
 	@if command -v scdoc >/dev/null; then install -d $(DESTDIR)$(PREFIX)/share/man/man1 && scdoc < docs/man/taperc.1.scd > $(DESTDIR)$(PREFIX)/share/man/man1/taperc.1; \
 	  else echo 'install: no man page, since scdoc is not there (apt install scdoc)' >&2; fi
 	@printf 'prefix=%s\nlibdir=$${prefix}/lib\nincludedir=$${prefix}/include\n\nName: taper\nDescription: runtime of taperc, an ahead-of-time compiler for transformer language models\nVersion: %s\nLibs: -L$${libdir} -ltaper\nLibs.private: -lm -lpthread\nCflags: -I$${includedir}\n' '$(PREFIX)' '$(VERSION)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/taper.pc

@@ -146,9 +146,7 @@ static void put_json(const char *path, const build_options *build, const build_r
 static int make_package(cli *c, model_loaded *m) {
   build_result r = {0};
   taper_error error = {0};
-  if (!m->bound)
-    return cli_fail_file(c, CLI_WRONG, c->args[0],
-                         "some constants have no data; give --weights FILE, or stop at a text by --emit");
+  if (!m->bound) return cli_fail_file(c, CLI_WRONG, c->args[0], "%s, or stop at a text by --emit", m->unbound);
   const char *path = c->output ? c->output : arena_printf(&c->memory, "%s.tpack", m->name);
   taper_status status = build_package(m, &c->build, path, c->sink, &r, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, true);

@@ -221,7 +221,8 @@ static int generate(cli *c, const run_own *o, const build_opened *b, taper_sessi
   taper_finish finish = TAPER_FINISH_LENGTH;
   taper_error error = {0};
   taper_status status = taper_generate(session, 0, prompt->ids, prompt->count, &g, &finish, &error);
-  if (o->print_tokens && !c->json && (r.made || status == TAPER_OK)) cli_put("\n", 1);
+  bool line = o->print_tokens ? r.made || status == TAPER_OK : isatty(STDOUT_FILENO); /* a prompt follows the text */
+  if (line && !c->json) cli_put("\n", 1);
   int code = status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
   if (code == CLI_OK && c->json) put_json(c, o, &r, finish);
   if (code == CLI_OK && finish == TAPER_FINISH_CONTEXT)

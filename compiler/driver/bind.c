@@ -136,14 +136,12 @@ static extern_file *open_extern(model_loaded *m, const char *name, taper_error *
   return f;
 }
 
-static taper_status bind_extern(model_loaded *m, ir_value v, const char *file, const char *name,
+/* The tensor must be the one that the IR text was written with. */
+static taper_status bind_hashed(model_loaded *m, weight_set *set, ir_value v, const char *name,
                                 const model_options *options, taper_error *error) {
-  error->message[0] = 0;
-  extern_file *f = open_extern(m, file, error);
-  if (!f->present) return *error->message ? TAPER_INVALID : TAPER_OK;
-  weight *w = weights_find(&f->set, name);
+  weight *w = weights_find(set, name);
   if (!w) {
-    diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, f->set.path),
+    diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, set->path),
                 "tensor '%s': is missing, %s reads it; give the file that belongs to the IR text", name,
                 m->place.source);
     return TAPER_OK;
@@ -156,7 +154,17 @@ static taper_status bind_extern(model_loaded *m, ir_value v, const char *file, c
                 m->place.source, hash);
     return TAPER_OK;
   }
-  return bind_one(m, &f->set, w, v, options, error);
+  return bind_one(m, set, w, v, options, error);
+}
+
+/* From the file that the text names; where it is gone, from --weights. */
+static taper_status bind_extern(model_loaded *m, ir_value v, const char *file, const char *name,
+                                const model_options *options, taper_error *error) {
+  error->message[0] = 0;
+  extern_file *f = open_extern(m, file, error);
+  if (!f->present && *error->message) return TAPER_INVALID;
+  if (!f->present) return m->priv->has_weights ? bind_hashed(m, &m->priv->weights, v, name, options, error) : TAPER_OK;
+  return bind_hashed(m, &f->set, v, name, options, error);
 }
 
 /* ---- all of them ---- */
@@ -192,6 +200,17 @@ static void report_unread(model_loaded *m) {
                 "the metadata key 'taper.scale' is known and not used yet");
 }
 
+static void tell_unbound(model_loaded *m, ir_value v) {
+  const char *name = ir_attr_string(m->module, v, IR_ATTR_TENSOR, "?"),
+             *file = ir_attr_string(m->module, v, IR_ATTR_FILE, NULL);
+  m->bound = false;
+  m->unbound = file ? arena_printf(&m->priv->memory,
+                                   "tensor '%s': its file '%s' is not there (seen from the IR text); put it there, or "
+                                   "give --weights FILE",
+                                   name, file)
+                    : arena_printf(&m->priv->memory, "tensor '%s': has no data; give --weights FILE", name);
+}
+
 taper_status bind_weights(model_loaded *m, const model_options *options, taper_error *error) {
   size_t before = diag_error_count(m->priv->sink);
   weight_set *set = &m->priv->weights;
@@ -218,7 +237,7 @@ taper_status bind_weights(model_loaded *m, const model_options *options, taper_e
     return TAPER_INVALID;
   }
   m->bound = true;
-  for (ir_value v = ir_first(m->module, IR_GLOBALS); v.id; v = ir_next(m->module, v))
-    if (ir_is(m->module, v, IR_CONST) && ir_is_symbolic(m->module, v)) m->bound = false;
+  for (ir_value v = ir_first(m->module, IR_GLOBALS); v.id && m->bound; v = ir_next(m->module, v))
+    if (ir_is(m->module, v, IR_CONST) && ir_is_symbolic(m->module, v)) tell_unbound(m, v);
   return TAPER_OK;
 }

@@ -80,21 +80,27 @@ static taper_status check_checkpoint(const char *folder, arena *a, taper_error *
   TAPER_TRY(file_read(join(a, folder, "manifest.json"), MANIFEST_LIMIT, &data, &size, error));
   json_scan s;
   json_scan_init(&s, data, size);
+  bool has_step = false, has_files = false;
   taper_status status = json_scan_next(&s).kind == JS_OBJECT
                             ? TAPER_OK
                             : TAPER_FAIL(error, TAPER_INVALID, "manifest.json: not a JSON object");
   while (status == TAPER_OK) {
     json_event key = json_scan_next(&s);
     if (key.kind != JS_KEY) break;
-    if (json_is(&s, key, "files"))
+    has_step |= json_is(&s, key, "step");
+    if (json_is(&s, key, "files")) {
+      has_files = true;
       status = check_files(&s, folder, a, error);
-    else
+    } else {
       json_scan_skip(&s);
+    }
   }
   if (status == TAPER_OK && (s.error || json_scan_next(&s).kind != JS_END))
     status = TAPER_FAIL(error, TAPER_INVALID, "manifest.json: byte %zu: %s", s.at,
                         s.error ? s.error : "text after the object");
   free(data);
+  if (status == TAPER_OK && !(has_step && has_files))
+    status = TAPER_FAIL(error, TAPER_INVALID, "manifest.json: '%s' is missing", has_step ? "files" : "step");
   if (status == TAPER_OK && !exists(join(a, folder, "model.tmodel")))
     status = TAPER_FAIL(error, TAPER_INVALID, "model.tmodel is missing");
   if (status == TAPER_OK && !exists(join(a, folder, "weights.safetensors")))

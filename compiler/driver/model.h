@@ -50,6 +50,7 @@ typedef struct model_loaded {
   const char *tokenizer; /* "bytes" or "none" */
   ir_module *module;
   bool bound;                 /* every weight has its data */
+  const char *unbound;        /* else: the first that has none, cause and remedy */
   const char *gates, *params; /* JSON objects: gate name -> number or array; parameter -> number */
   size_t disabled_norms;      /* norms whose eps makes them a constant gain */
   const st_tensor *seen; /* `<table>.seen`: how often an id was read in training; NULL where the weights do not say */

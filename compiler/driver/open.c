@@ -47,8 +47,7 @@ taper_status build_open(const model_place *place, const model_options *model_opt
   out->path = place->source;
   if (place->kind != MODEL_PACKAGE) {
     TAPER_TRY(model_load(place, model_opts, sink, &out->source, error));
-    if (!out->source.bound)
-      return TAPER_FAIL(error, TAPER_INVALID, "%s: some constants have no data; give their file", place->path);
+    if (!out->source.bound) return TAPER_FAIL(error, TAPER_INVALID, "%s: %s", place->path, out->source.unbound);
     TAPER_TRY(make_private(out, options, sink, error));
   }
   TAPER_TRY(st_open(out->path, &out->package, error));

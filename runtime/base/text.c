@@ -152,6 +152,15 @@ void text_put_quoted(text *t, const char *s, size_t bytes, bool json) {
   text_puts(t, "\"");
 }
 
+/* Are all digits before the exponent 0? */
+static bool writes_zero(const char *s) {
+  s += *s == '-' || *s == '+';
+  bool hex = s[0] == '0' && (s[1] == 'x' || s[1] == 'X');
+  for (s += hex ? 2 : 0; *s && !strchr(hex ? "pP" : "eE", *s); s++)
+    if (*s != '0' && *s != '.') return false;
+  return true;
+}
+
 bool number_parse_double(const char *s, size_t n, double *out) {
   char buffer[1200]; /* no double needs more digits than 1075 to be written in full */
   if (n == 0 || n >= sizeof buffer) return false;
@@ -169,6 +178,7 @@ bool number_parse_double(const char *s, size_t n, double *out) {
   char *end = buffer;
   double value = c ? strtod_l(buffer, &end, c) : strtod(buffer, &end);
   if (end != buffer + n || !isfinite(value)) return false;
+  if (value == 0 && !writes_zero(buffer)) return false; /* too small for a double: it is not 0 */
   *out = value;
   return true;
 }

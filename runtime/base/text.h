@@ -36,7 +36,8 @@ void text_put_quoted(text *t, const char *s, size_t bytes, bool json);
  * stands there. */
 size_t utf8_length(const void *s, size_t n);
 
-/* The whole of s[0..n) as a number (decimal or hex float / integer); false if it is not one or does not fit. */
+/* The whole of s[0..n) as a number (decimal or hex float / integer); false if it is not one or does not fit: too large, or so
+   small that it would become 0 and is not. */
 bool number_parse_double(const char *s, size_t n, double *out);
 bool number_parse_i64(const char *s, size_t n, int64_t *out);
 bool number_parse_u64(const char *s, size_t n, uint64_t *out);

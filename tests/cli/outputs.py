@@ -275,6 +275,20 @@ def checkpoints(root, env):
     same("the one before", os.path.basename(json.loads(out)["folder"]), "checkpoint-9")
 
 
+def moved_text(root, m, env):
+    """IR text and its new tensors in another place, the model's own weights gone: named, and found again by --weights where all are in one file."""
+    here, there = os.path.join(root, "text"), os.path.join(root, "elsewhere")
+    os.mkdir(here), os.mkdir(there)
+    cli.expect("opt -o", ["opt", m, "--passes=detect-taper,fold-scale,fold-const,dce", "-o", os.path.join(here, "y.tir")], 0, None, b"", env=env)
+    for name in ("y.tir", "y.tir.safetensors"):
+        os.rename(os.path.join(here, name), os.path.join(there, name))
+    os.rename(m, m + ".gone")
+    moved = os.path.join(there, "y.tir")
+    cli.expect("a constant's file is gone", ["compile", moved], 1, r"y.tir: error: tensor '.*': its file '.*weights.safetensors' is not there", b"", env=env, cwd=there)
+    cli.expect("other weights lack its tensors", ["compile", moved, "--weights", moved + ".safetensors"], 1, "tensor '.*': is missing, .*y.tir reads it", b"", env=env, cwd=there)
+    os.rename(m + ".gone", m)
+
+
 def weights(root, m, env):
     w = cli.tensors()
     base = cli.run(["logits", m, "--tokens", "1,2", "-o", os.path.join(root, "f32.safetensors")], env=env)
@@ -326,6 +340,7 @@ def main():
         numbers(root, m, package, env)
         surroundings(root, m, package, env)
         checkpoints(root, env)
+        moved_text(root, m, env)
         if not os.environ.get("TAPERC_QUICK"):  # each of these waits for the C compiler again and again
             caches(root, m, env)
             weights(root, m, env)

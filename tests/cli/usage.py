@@ -35,7 +35,7 @@ def command_lines(m):
                           ("--top-k", "-1"), ("--top-k", "1e3"), ("--top-p", "1.1"), ("--top-p", "-0.1"), ("--top-p", "nan"), ("--min-p", "2"), ("--temp", "-1"), ("--temp", "nan"),
                           ("--temp", "inf"), ("--temp", "0,8"), ("--temp", "1x"), ("--repeat-penalty", "0"), ("--seed", "-1"), ("--seed", "abc"), ("--seed", "18446744073709551616"),
                           ("--stop", ""), ("-O", "3"), ("-O", "s"), ("--norms", "none"), ("--fold", "ful"), ("--cc", ""), ("--gate", "internal"), ("--gate", "internal=2"),
-                          ("--gate", "internal=-0.1"), ("--gate", "internal=x"), ("--gate", "=1"), ("-D", "d"), ("-D", "d=x"), ("-D", "=3")]:
+                          ("--gate", "internal=-0.1"), ("--gate", "internal=x"), ("--gate", "internal=1e-999"), ("--gate", "=1"), ("-D", "d"), ("-D", "d=x"), ("-D", "=3")]:
         yield "%s %r" % (option, value), ["run", m, "--prompt", "x", option, value], 2, "%s.*; " % option
     yield "--fold suggests", ["run", m, "--prompt", "x", "--fold", "ful"], 2, "did you mean 'full'"
     yield "--device cuda", ["run", m, "--prompt", "x", "--device", "cuda"], 2, NOT_BUILT
@@ -143,6 +143,8 @@ def files(root, m):
     yield "inspect of nothing known", ["inspect", put("noise", bytes(range(256)))], 1, "no file that is known"
     yield "a cut-off weights file", ["compile", cut(root, m)], 1, "weights.safetensors: error: "
     yield "damaged checkpoint", ["compile", checkpoint(root, "ck/checkpoint-3", manifest='{"step": 3, "files": {"model.tmodel": "00"}}')], 1, "damaged"
+    yield "empty manifest", ["compile", checkpoint(root, "ck1/checkpoint-3", manifest="{}")], 1, "'step' is missing"
+    yield "manifest without files", ["compile", checkpoint(root, "ck4/checkpoint-3", manifest='{"step": 3}')], 1, "'files' is missing"
     yield "incomplete checkpoint", ["compile", checkpoint(root, "ck2/checkpoint-3", manifest=None)], 1, "manifest.json is missing"
     yield "a run without a whole checkpoint", ["compile", os.path.join(root, "ck2")], 1, "none of its 1 checkpoints is complete"
 

@@ -186,7 +186,8 @@ static void test_numbers(void **state) {
   assert_true(number_parse_double("-inf", 4, &d) && isinf(d) && d < 0);
   assert_true(number_parse_double("nan", 3, &d) && isnan(d));
   assert_true(number_parse_double("1.5xyz", 3, &d) && d == 1.5);
-  assert_true(number_parse_double("1e-400", 6, &d) && d == 0);
+  assert_false(number_parse_double("1e-400", 6, &d)); /* too small for a double: it is not 0 */
+  assert_true(number_parse_double("0e-400", 6, &d) && d == 0 && number_parse_double("-0x0.0p-9", 9, &d) && d == 0);
   int64_t i64;
   uint64_t u64;
   assert_true(number_parse_i64("-9223372036854775808", 20, &i64) && i64 == INT64_MIN);
