@@ -26,7 +26,7 @@ static void check(front_model *f, const front_options *options, diag_sink *sink)
   front_resolve(&c);
   front_value *params = ARENA_ARRAY(&f->memory, front_value, f->model.param_count + 1);
   front_params(&c, options, true, params);
-  front_check_train(&c, params, &f->train);
+  front_check_train(&c, options, params, &f->train);
 }
 
 front_model *front_parse(const char *source, size_t size, const char *file, const front_options *options,

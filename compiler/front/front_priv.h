@@ -111,7 +111,7 @@ front_value lower_call(lowering *l, front_env *e, const ast_expr *x);
 
 /* ---- train.c ---- */
 /* Checks and stores the train section. */
-void front_check_train(const front_ctx *c, const front_value *params, front_train *out);
+void front_check_train(const front_ctx *c, const front_options *options, const front_value *params, front_train *out);
 
 /* "normal(0.02)": checks `x` and writes its canonical form; NULL: reported. */
 const char *front_eval_init(front_env *e, const ast_expr *x);

@@ -20,6 +20,7 @@ typedef struct trainer {
   front_env env;
   front_train *out;
   const ast_setting *steps_setting;
+  bool any_sequence; /* also one longer than the context */
   double beta[2];
   ast_span *taper_spans; /* of each taper's gate name */
 } trainer;
@@ -288,7 +289,7 @@ static void set_seed(trainer *t, const ast_setting *s) { set_int(t, s, 0, INT64_
 static void set_sequence(trainer *t, const ast_setting *s) {
   int64_t context = model_int(t, "context");
   set_int(t, s, 1, FRONT_MAX_DIM, &t->out->sequence);
-  if (!context || t->out->sequence <= context) return;
+  if (!context || t->any_sequence || t->out->sequence <= context) return;
   bad(t, s->value->span,
       arena_printf(t->c->memory, "a sequence of %lld is longer than the context of %lld", (long long)t->out->sequence,
                    (long long)context));
@@ -355,8 +356,19 @@ static void check_taper(trainer *t, const front_taper *taper, ast_span span) {
   bad(t, span, arena_printf(t->c->memory, "the taper of '%s' starts after its end", taper->gate));
 }
 
-void front_check_train(const front_ctx *c, const front_value *params, front_train *out) {
-  trainer t = {.c = c, .env = {.ctx = c, .params = params}, .out = out, .beta = {0.9, 0.95}};
+/* A context set by -D for decoding says nothing about the sequences of a training. */
+static bool short_by_option(const front_options *o) {
+  bool defined = false;
+  for (size_t i = 0; o && i < o->define_count; i++) defined |= strcmp(o->defines[i].name, "context") == 0;
+  return defined && !o->train;
+}
+
+void front_check_train(const front_ctx *c, const front_options *options, const front_value *params, front_train *out) {
+  trainer t = {.c = c,
+               .any_sequence = short_by_option(options),
+               .env = {.ctx = c, .params = params},
+               .out = out,
+               .beta = {0.9, 0.95}};
   const ast_setting *seen[SETTING_COUNT] = {0};
   *out = (front_train){.given = c->model->has_train,
                        .tokenizer = "none",

@@ -1,6 +1,7 @@
 /*
- * dot.h - products of a few rows with tiles of 16 outputs. Every output is one chain of multiply-adds in the order of
- * k, whatever the number of rows, tiles and workers: its bits depend on nothing else.
+ * dot.h - products of a few rows with tiles of 16 outputs. Every output is the sum of its blocks of 64 k in order, each one
+ * chain of multiply-adds, whatever the number of rows, tiles and workers: its bits depend on nothing else. One chain over a long
+ * k would round as many times as it has steps.
  */
 #if !defined(TAPER_PRELUDE_H)
 #include "templates/cpu/prelude.h"
@@ -11,33 +12,40 @@
 #define TV (TILE / VL) /* vectors of a tile */
 #define DOT_ROWS 6u    /* rows of one block */
 #define DOT_TILES 8u   /* tiles that a caller should offer at once */
+#define DOT_CHAIN 64u  /* k of one chain */
 
 /* acc[i][t] = sum over k of x[i][k] * w(k, t); element (k, t) of w is a tile of 16 at w + k * step + t * pitch. */
 INLINE void dot_block(const uint32_t rows, const uint32_t tiles, float *acc, uint32_t lda, const float *const *x,
                       const float *w, uint32_t k, const size_t step, const size_t pitch) {
-  vf s[DOT_ROWS][DOT_TILES * TV];
-  const float *p[DOT_ROWS];
-#pragma GCC unroll 8
-  for (uint32_t i = 0; i < rows; i++) {
-    p[i] = x[i];
-#pragma GCC unroll 32
-    for (uint32_t t = 0; t < tiles * TV; t++) s[i][t] = (vf){0};
-  }
-  for (size_t j = 0; j < k; j++, w += step) {
-    vf b[DOT_TILES * TV];
-#pragma GCC unroll 32
-    for (uint32_t t = 0; t < tiles * TV; t++) b[t] = v_load(w + (t / TV) * pitch + (t % TV) * VL);
+  for (uint32_t first = 0; first == 0 || first < k; first += DOT_CHAIN) {
+    const uint32_t last = k - first < DOT_CHAIN ? k : first + DOT_CHAIN;
+    vf s[DOT_ROWS][DOT_TILES * TV];
+    const float *p[DOT_ROWS];
 #pragma GCC unroll 8
     for (uint32_t i = 0; i < rows; i++) {
-      const vf a = v_splat(p[i][j]);
+      p[i] = x[i];
 #pragma GCC unroll 32
-      for (uint32_t t = 0; t < tiles * TV; t++) s[i][t] += a * b[t];
+      for (uint32_t t = 0; t < tiles * TV; t++) s[i][t] = (vf){0};
     }
-  }
-#pragma GCC unroll 8
-  for (uint32_t i = 0; i < rows; i++)
+    for (size_t j = first; j < last; j++, w += step) {
+      vf b[DOT_TILES * TV];
 #pragma GCC unroll 32
-    for (uint32_t t = 0; t < tiles * TV; t++) v_store(acc + (size_t)i * lda + t * VL, s[i][t]);
+      for (uint32_t t = 0; t < tiles * TV; t++) b[t] = v_load(w + (t / TV) * pitch + (t % TV) * VL);
+#pragma GCC unroll 8
+      for (uint32_t i = 0; i < rows; i++) {
+        const vf a = v_splat(p[i][j]);
+#pragma GCC unroll 32
+        for (uint32_t t = 0; t < tiles * TV; t++) s[i][t] += a * b[t];
+      }
+    }
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < rows; i++)
+#pragma GCC unroll 32
+      for (uint32_t t = 0; t < tiles * TV; t++) {
+        float *to = acc + (size_t)i * lda + t * VL;
+        v_store(to, first ? v_load(to) + s[i][t] : s[i][t]);
+      }
+  }
 }
 
 /* The same for few accumulators and a long k: up to 8 chains, k mod chains, which are added in a fixed tree. rows,

@@ -40,6 +40,7 @@ CASES = {
     "dyt": dict(dyt=True, act="relu", bias=True),
     "tiny_variance": dict(norm="rms", internal=1.0, final=1.0, eps=1e-12, embed_scale=1e-5),
     "big_vocab": dict(vocab=5003, d=36, heads=3, hd=12, ff=44, layers=1),
+    "deep_wide": dict(norm="ln", act="gelu_tanh", bias=True, rope=False, d=256, heads=8, ff=1024, layers=6),  # long sums, errors that grow
     "parallel_live_rms": dict(parallel=True, internal=1.0, final=0.0, kv=2),
 }
 SWITCHES = [[], ["-O0"], ["-O1"], ["--norms=kernel"], ["--fold=explicit"], ["--fold=none"], ["--untie"], ["-t", "1"], ["-t", "3"]]
