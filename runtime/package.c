@@ -1,5 +1,6 @@
 #include "runtime/package.h"
 #include "runtime/base/json_scan.h"
+#include "runtime/base/seal.h"
 #include "runtime/base/text.h"
 #include <stdatomic.h>
 #include <stdio.h>
@@ -237,7 +238,7 @@ static void log_unknown_keys(const package *p, taper_log_fn log, void *user) {
   static const char *const known[] = {"taper.package", "taper.features",  "taper.name",    "taper.model",
                                       "taper.target",  "taper.arch",      "taper.machine", "taper.gates",
                                       "taper.params",  "taper.tokenizer", "taper.options", "taper.versions",
-                                      "taper.hashes",  "taper.end_token"};
+                                      "taper.hashes",  "taper.end_token", "taper.seal"};
   for (size_t i = 0; log && i < p->file.metadata_count; i++) {
     const char *key = p->file.metadata[i].key;
     bool found = strncmp(key, "taper.", 6) != 0 || strncmp(key, "taper.cpu.", 10) == 0;
@@ -262,7 +263,10 @@ static taper_status read_fields(package *p, taper_error *error) {
   TAPER_TRY(read_params(p, error));
   TAPER_TRY(read_tokenizer(p, error));
   TAPER_TRY(read_images(p, error));
-  return read_hashes(p, error);
+  TAPER_TRY(read_hashes(p, error));
+  TAPER_TRY(need(p, "taper.seal", &words, error));
+  if (strcmp(words, seal_of(p->file.metadata, p->file.metadata_count).hex) == 0) return TAPER_OK;
+  return invalid(p, "taper.seal", "does not match the texts beside it", error);
 }
 
 taper_status package_open(const char *path, const taper_allocator *allocator, taper_log_fn log, void *log_user,

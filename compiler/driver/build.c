@@ -4,6 +4,7 @@
 #include "compiler/ir/eval.h"
 #include "runtime/base/checked.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/seal.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,6 +150,8 @@ static taper_status write_package(package_parts *k, const model_loaded *m, const
   for (; n < sizeof fixed / sizeof *fixed; n++) metadata[n] = fixed[n];
   for (size_t i = 0; i < k->image_count; i++)
     metadata[n++] = (st_pair){arena_printf(&k->memory, "taper.cpu.%s", k->images[i].arch), k->images[i].features};
+  hash128 seal = seal_of(metadata, n);
+  metadata[n++] = (st_pair){"taper.seal", seal.hex};
   return st_write(path, k->sources, k->count, metadata, n, 64, error);
 }
 

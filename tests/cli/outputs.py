@@ -55,7 +55,7 @@ def packages(root, m, env):
     out, err = cli.expect("compile", ["compile", m], 0, r"wrote tiny.tpack: \d+ bytes, \d+ tensors, images x86-64-v4, x86-64-v3", b"", env=env, cwd=root)
     items, meta = cli.read_safetensors(package)
     wanted = ["taper.package", "taper.features", "taper.name", "taper.model", "taper.target", "taper.arch", "taper.cpu.x86-64-v3", "taper.cpu.x86-64-v4", "taper.machine", "taper.gates",
-              "taper.params", "taper.tokenizer", "taper.options", "taper.versions", "taper.hashes"]
+              "taper.params", "taper.seal", "taper.tokenizer", "taper.options", "taper.versions", "taper.hashes"]
     cli.report("package metadata", [k for k in wanted if k not in meta])
     same("package hashes", sorted(json.loads(meta["taper.hashes"])), sorted(k for k in items if not k.startswith("__pad.")))
     same("package gates", json.loads(meta["taper.gates"]), {"internal": 0, "final": 0})

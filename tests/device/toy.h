@@ -7,6 +7,7 @@
 #include "runtime/base/hash.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/safetensors.h"
+#include "runtime/base/seal.h"
 #include "runtime/base/text.h"
 #include <math.h>
 #include <stdio.h>
@@ -138,7 +139,11 @@ static inline void toy_free(toy *t) {
 
 static inline void toy_write(const toy *t, const char *path) {
   taper_error error;
-  if (st_write(path, t->tensors, t->tensor_count, t->meta, t->meta_count, 64, &error) != TAPER_OK) abort();
+  st_pair meta[sizeof(t->meta) / sizeof(t->meta[0]) + 1];
+  memcpy(meta, t->meta, t->meta_count * sizeof(meta[0]));
+  hash128 seal = seal_of(t->meta, t->meta_count);
+  meta[t->meta_count] = (st_pair){"taper.seal", seal.hex};
+  if (st_write(path, t->tensors, t->tensor_count, meta, t->meta_count + 1, 64, &error) != TAPER_OK) abort();
 }
 
 /* logits[n][TOY_V] after each of the tokens, and where not NULL the stream before squashing's end: stream0, stream1

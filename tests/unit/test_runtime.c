@@ -84,6 +84,37 @@ static void metadata_is_checked(void **state) {
   }
 }
 
+/* A text that still reads well is found by the seal. */
+static void damaged_texts_are_found(void **state) {
+  (void)state;
+  const char *path = toy_path("texts.tpack");
+  static const char *const was[] = {"taperc 0.1.0", "\"internal\": 0", "\"d\": 20", "\"-O2\"", "taper.seal"};
+  for (size_t i = 0; i < sizeof(was) / sizeof(was[0]); i++) {
+    char *data;
+    size_t size;
+    taper_error error;
+    toy_write(good, path);
+    assert_int_equal(file_read(path, 1 << 24, &data, &size, &error), TAPER_OK);
+    char escaped[64], *at = NULL;
+    size_t n = 0;
+    for (const char *c = was[i]; *c; c++) {
+      if (*c == '"' && i != 3) escaped[n++] = '\\';
+      escaped[n++] = *c;
+    }
+    at = memmem(data, size, escaped, n);
+    assert_non_null(at);
+    at[i == 3 ? n - 2 : n - 1] ^= 1;
+    file_writer w = {0};
+    assert_int_equal(file_writer_open(path, &w, &error), TAPER_OK);
+    assert_int_equal(file_writer_put(&w, data, size, &error), TAPER_OK);
+    assert_int_equal(file_writer_commit(&w, &error), TAPER_OK);
+    free(data);
+    taper_model *m = NULL;
+    assert_int_equal(taper_model_open(path, NULL, &m, &error), TAPER_INVALID);
+    assert_non_null(strstr(error.message, "'taper.seal'"));
+  }
+}
+
 static void tensors_are_checked(void **state) {
   (void)state;
   toy t = *good;
@@ -407,6 +438,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(metadata_is_checked),
       cmocka_unit_test(tensors_are_checked),
+      cmocka_unit_test(damaged_texts_are_found),
       cmocka_unit_test(damaged_bytes_are_found),
       cmocka_unit_test(image_tables_are_checked),
       cmocka_unit_test(options_are_checked),
