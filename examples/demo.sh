@@ -1,6 +1,7 @@
 #!/bin/sh
 # demo.sh BUILD - the main job on real text: a trained norm-free model folded, compared with its reference, timed, and heard.
 set -eu
+export LC_ALL=C
 B=${1:-build/release}
 T=$B/taperc
 M=examples/models/kjv-all
@@ -18,9 +19,9 @@ n=$(grep -c 'remark: fold-scale' "$W/remarks" || true)
 
 echo "== Validation loss (nats per byte over 1616 windows) with the norms as written, explicit and folded; the reference is an independent PyTorch program:"
 tail -c 206893 examples/data/kjv.txt | head -c 206849 > "$W/validation.txt"
-printf '   reference   %s\n' "$(json val_ce_mean_nats_per_byte < $M/reference.json)"
+printf '   reference   %.6f\n' "$(json val_ce_mean_nats_per_byte < $M/reference.json)"
 for fold in none explicit full; do
-  printf '   %-11s %s\n' "$(case $fold in none) echo 'as written';; full) echo folded;; *) echo $fold;; esac)" \
+  printf '   %-11s %.6f\n' "$(case $fold in none) echo 'as written';; full) echo folded;; *) echo $fold;; esac)" \
     "$("$T" eval "$M" --data "$W/validation.txt" --fold=$fold --json | json ce)"
 done
 
@@ -28,7 +29,7 @@ echo "== Largest difference of logits, folded against as written:"
 "$T" compile "$M" --fold=none -o "$W/written.tpack" 2>/dev/null
 head -c 1025 "$W/validation.txt" > "$W/check.txt"
 "$T" check "$W/folded.tpack" "$W/written.tpack" --data "$W/check.txt" --json > "$W/check.json"
-printf '   max_abs %s   max_rel %s   over 1024 positions\n' "$(json max_abs < "$W/check.json")" "$(json max_rel < "$W/check.json")"
+printf '   max_abs %.2e   max_rel %.2e   over 1024 positions\n' "$(json max_abs < "$W/check.json")" "$(json max_rel < "$W/check.json")"
 
 echo "== Decoding, tokens/s (median of 5 interleaved rounds, 2 threads): as written, explicit, folded, and the same model with live norms (gates forced to 1)."
 echo "   Norms are never kernels of their own here, live ones neither, so at this size the rows differ by little more than the noise: docs/performance.md."
