@@ -295,6 +295,7 @@ static void run_case(check *c, const pass_options *o, const char *arch, const ch
 }
 
 static void run_all(const pass_options *o, const char *arch, const char *what, size_t first, size_t step) {
+  if (getenv("TAPERC_QUICK")) step *= 3; /* each case waits for the C compiler */
   for (size_t i = first; i < sizeof cases / sizeof *cases; i += step) {
     check c;
     open_case(&c, &cases[i], 11 + i);
