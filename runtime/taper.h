@@ -226,6 +226,138 @@ TAPER_API void taper_generation_init(taper_generation *generation);
 TAPER_API taper_status taper_generate(taper_session *session, uint32_t seq, const int32_t *prompt, size_t n,
                                       const taper_generation *generation, taper_finish *out_finish, taper_error *error);
 
+/* ---- training ------------------------------------------------------------------------------------------------------
+ */
+
+typedef enum taper_gate_kind {
+  TAPER_GATE_NEVER = 0, /* stays as it is */
+  TAPER_GATE_RAMP = 1,  /* cosine from 1 to 0 between `start` and `end` */
+  TAPER_GATE_STEP = 2   /* element i goes from 1 to 0 after update start + i * every */
+} taper_gate_kind;
+
+/* Of one gate, or of one array of gates. Steps are counted from 1; start 0: calibrated before the first step. */
+typedef struct taper_gate_schedule {
+  const char *gate;
+  taper_gate_kind kind;
+  uint64_t start, end, every;
+  double ema;    /* momentum of the calibration and, of the earliest gate, of the anchor's target */
+  int inv_sigma; /* c = 1 / mean(sigma) instead of least squares */
+} taper_gate_schedule;
+
+typedef enum taper_lr_schedule { TAPER_LR_COSINE = 0, TAPER_LR_LINEAR = 1, TAPER_LR_CONSTANT = 2 } taper_lr_schedule;
+
+/* What a training run is. A training package carries one; taper_trainer_options.recipe replaces it. */
+typedef struct taper_recipe {
+  size_t size;
+  uint64_t steps, seed;
+  uint32_t batch, sequence, accumulate; /* windows of a micro-batch, positions of a window, micro-batches of a step */
+  double lr, beta1, beta2, eps, weight_decay, clip; /* AdamW; decay on matrices only; clip 0: off */
+  taper_lr_schedule schedule;
+  uint64_t warmup; /* steps of linear rise from 0 */
+  double floor;    /* share of lr at the end */
+  const taper_gate_schedule *gates;
+  size_t gate_count;
+} taper_recipe; /* the anchor's weight is compiled in */
+
+TAPER_API void taper_recipe_init(taper_recipe *recipe);
+
+typedef struct taper_trainer taper_trainer;
+
+typedef enum taper_gemm_choice {
+  TAPER_GEMM_AUTO = 0, /* measured when the trainer opens */
+  TAPER_GEMM_GENERATED = 1,
+  TAPER_GEMM_LIBRARY = 2 /* oneDNN, opened at run time */
+} taper_gemm_choice;
+
+typedef struct taper_trainer_options {
+  size_t size;
+  uint32_t threads, spin_us; /* as of taper_model_options */
+  const int32_t *cpus;
+  size_t cpu_count;
+  const char *image;
+  taper_gemm_choice gemm;
+  const taper_recipe *recipe; /* NULL: the package's */
+  taper_allocator allocator;
+  taper_log_fn log;
+  void *log_user;
+} taper_trainer_options;
+
+TAPER_API void taper_trainer_options_init(taper_trainer_options *options);
+/* Loads a package made with `compile --for train|both`: parameters at their initial values, step 0. */
+TAPER_API taper_status taper_trainer_open(const char *path, const taper_trainer_options *options, taper_trainer **out,
+                                          taper_error *error);
+TAPER_API void taper_trainer_free(taper_trainer *trainer);
+
+typedef struct taper_trainer_info {
+  size_t size;
+  const char *name, *image, *gemm; /* gemm: "generated" or "oneDNN 2.6.3" */
+  uint32_t vocab, context, width, threads, gates, norms;
+  uint64_t parameters, memory_bytes;
+  uint64_t step;       /* optimizer steps done */
+  uint64_t tokens;     /* trained on so far */
+  taper_recipe recipe; /* in force; its strings live as long as the trainer */
+} taper_trainer_info;
+
+TAPER_API void taper_trainer_get_info(const taper_trainer *trainer, taper_trainer_info *out);
+
+/* What one step was. Arrays live until the next call on the trainer. */
+typedef struct taper_step {
+  size_t size;
+  uint64_t step;
+  double loss, ce, aux, lr, grad_norm, logit_norm, residual_scale; /* loss = ce + aux; grad_norm before clipping */
+  const char *program;                                             /* "warm", "taper" or "zero" */
+  const float *gates;                                              /* [info.gates] values the step was computed with */
+  int taper_start; /* gates began to taper after this update: c (and s_tgt) were set */
+} taper_step;
+
+/* One optimizer step on recipe.accumulate micro-batches of batch x sequence ids, one after another: tokens and targets
+   [accumulate][batch][sequence]; a target of -1 is padding and counts nowhere. All or nothing: an id out of range, or a
+   loss or gradient that is not finite (TAPER_NUMERIC; the message names the step and the tensor), changes nothing. */
+TAPER_API taper_status taper_trainer_step(taper_trainer *trainer, const int32_t *tokens, const int32_t *targets,
+                                          taper_step *out, taper_error *error);
+/* Statistics without an update, for gates that start at step 0: call it `calibration_batches` times (8) before the
+   first step. Batch as above. */
+TAPER_API taper_status taper_trainer_calibrate(taper_trainer *trainer, const int32_t *tokens, const int32_t *targets,
+                                               taper_error *error);
+/* Does the next step need calibration first? */
+TAPER_API int taper_trainer_wants_calibration(const taper_trainer *trainer);
+
+typedef enum taper_gates_at {
+  TAPER_GATES_CURRENT = 0,
+  TAPER_GATES_ZERO =
+      1 /* scheduled gates taken as 0; before taper start with c as calibrated so far and gammat = gamma */
+} taper_gates_at;
+/* Sum of the cross-entropy over the counted positions of `windows` windows of `length` ids, and their number. */
+TAPER_API taper_status taper_trainer_evaluate(taper_trainer *trainer, const int32_t *tokens, const int32_t *targets,
+                                              uint32_t windows, uint32_t length, taper_gates_at gates, double *out_sum,
+                                              uint64_t *out_count, taper_error *error);
+
+/* What --metrics full adds, on one batch at the current gates. on_value is called once a number:
+   "grad_norm.qkv", "layers.0.scale", "layers.0.attn_norm.calibration_error", "logit_margin", ... Gradient norms are those
+   of the last step. */
+TAPER_API taper_status taper_trainer_observe(taper_trainer *trainer, const int32_t *tokens, const int32_t *targets,
+                                             void (*on_value)(void *user, const char *name, double value), void *user,
+                                             taper_error *error);
+
+/* Gate element i: its array's name, its index there, the array's length, its value for the next step. */
+TAPER_API void taper_trainer_gate(const taper_trainer *trainer, uint32_t i, const char **out_name, uint32_t *out_index,
+                                  uint32_t *out_count, double *out_value);
+/* Norm i: its name, its gate element, and c (calibrated so far, or frozen). */
+TAPER_API void taper_trainer_norm(const taper_trainer *trainer, uint32_t i, const char **out_name, uint32_t *out_gate,
+                                  double *out_c);
+TAPER_API double taper_trainer_scale_target(const taper_trainer *trainer); /* s_tgt so far; 0: no anchor */
+/* Parameter `name`, canonical [out, in]; NULL: none of that name. Read only. */
+TAPER_API const float *taper_trainer_parameter(const taper_trainer *trainer, const char *name, size_t *out_elements);
+
+/* Writes checkpoint-<step>/ in the folder `run`: weights.safetensors, optimizer.safetensors, the model's source and
+   tokenizer files that the package carries, manifest.json last; all through a temporary folder that is renamed when it
+   is whole and on the disk. A kill at any moment leaves what was there before. `extra`: JSON members of the manifest
+   ("\"data\": {...}"), or NULL. */
+TAPER_API taper_status taper_trainer_save(taper_trainer *trainer, const char *run, const char *extra,
+                                          taper_error *error);
+/* Takes up a checkpoint folder: every hash is compared first; on failure the trainer is as it was. */
+TAPER_API taper_status taper_trainer_resume(taper_trainer *trainer, const char *checkpoint, taper_error *error);
+
 #ifdef __cplusplus
 }
 #endif
