@@ -40,6 +40,7 @@ typedef struct taper_train_ctx {
   float *arena;                     /* buffer b: arena + offset * row_cap, row r at + r * width */
   float *chunk;                     /* chunk buffer: chunk + offset * chunk_rows, row r at + (r - chunk_row0) * width */
   float *partial;       /* partial p: partial + offset * blocks, block i at + i * width; blocks = row_cap / block */
+  float *fixed;         /* values of parameters' shape: fixed + offset; shared by all workers, of this call alone */
   float *const *param;  /* [param_count] canonical, row-major, no padding */
   float *const *grad;   /* [param_count] same shape; NULL: not trained */
   float *const *packed; /* [pack_count] */
@@ -78,9 +79,11 @@ typedef struct taper_train_program {
   uint64_t row_floats;        /* arena floats a row */
   uint64_t chunk_floats;      /* chunk floats a row of a chunk */
   uint64_t partial_floats;    /* a block */
+  uint64_t fixed_floats;      /* whatever the rows */
   uint64_t scratch_floats;    /* a worker */
   uint64_t scratch_per_block; /* a worker, times block */
   uint64_t scratch_per_time;  /* a worker, times time */
+  const uint8_t *trains;      /* [param_count] 1: leaves a gradient of that parameter; other gradients are not touched */
 } taper_train_program;
 
 typedef struct taper_train_param {
