@@ -124,7 +124,7 @@ arg_list: expr                            { $$ = ast_args_add(p, NULL, nameless,
     | arg_name '=' expr                   { $$ = ast_args_add(p, NULL, $arg_name, $expr); }
     | arg_list ',' expr                   { $$ = ast_args_add(p, $1, nameless, $expr); }
     | arg_list ',' arg_name '=' expr      { $$ = ast_args_add(p, $1, $arg_name, $expr); };
-arg_name: ID | GATE | INIT;
+arg_name: ID | GATE | INIT | MODEL;
 
 train: %empty
     | TRAIN '{' settings '}'              { ast_train(p, @$); }

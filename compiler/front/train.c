@@ -4,11 +4,19 @@
 #include <math.h>
 #include <string.h>
 
-typedef enum field_kind { FIELD_NUMBER, FIELD_SHARE, FIELD_STEPS, FIELD_INT, FIELD_PAIR, FIELD_WORD } field_kind;
+typedef enum field_kind {
+  FIELD_NUMBER,
+  FIELD_SHARE,
+  FIELD_STEPS,
+  FIELD_INT,
+  FIELD_PAIR,
+  FIELD_WORD,
+  FIELD_TEXT
+} field_kind;
 
 typedef struct field { /* one argument of a setting */
   const char *name;
-  void *out;                /* double, double, front_amount, int64_t, double[2], size_t (index into words) */
+  void *out; /* double, double, front_amount, int64_t, double[2], size_t (index into words), const char * */
   const char *const *words; /* WORD */
   double least, most;       /* NUMBER, SHARE, INT, PAIR; the bounds belong to the range unless `open` */
   field_kind kind;
@@ -99,6 +107,13 @@ static void read_word(trainer *t, const ast_expr *x, const field *f) {
                    suggest_text(&s, t->c->memory)));
 }
 
+static void read_text(trainer *t, const ast_expr *x, const field *f) {
+  if (x->kind == AST_STRING && x->u.string[0])
+    *(const char **)f->out = x->u.string;
+  else
+    bad(t, x->span, arena_printf(t->c->memory, "%s is a text in quotes that is not empty", f->name));
+}
+
 static void read_field(trainer *t, const ast_expr *x, const field *f) {
   switch (f->kind) {
   case FIELD_NUMBER:
@@ -107,6 +122,7 @@ static void read_field(trainer *t, const ast_expr *x, const field *f) {
   case FIELD_INT: front_eval_int(&t->env, x, f->name, (int64_t)f->least, (int64_t)f->most, f->out); break;
   case FIELD_PAIR: read_pair(t, x, f); break;
   case FIELD_WORD: read_word(t, x, f); break;
+  case FIELD_TEXT: read_text(t, x, f); break;
   }
 }
 
@@ -163,11 +179,12 @@ static int64_t model_int(const trainer *t, const char *name) {
 
 static void set_tokenizer(trainer *t, const ast_setting *s) {
   static const char *const words[] = {"bytes", "sentencepiece", "none", NULL};
-  const field fields[] = {{"vocab", &t->out->tokenizer_vocab, NULL, 1, (double)FRONT_MAX_DIM, FIELD_INT, false, false}};
+  const field fields[] = {{"vocab", &t->out->tokenizer_vocab, NULL, 1, (double)FRONT_MAX_DIM, FIELD_INT, false, false},
+                          {"model", &t->out->tokenizer_file, NULL, 0, 0, FIELD_TEXT, false, false}};
   int choice = read_choice(t, s->value, "tokenizer", words);
   if (choice < 0) return;
   t->out->tokenizer = words[choice];
-  read_fields(t, s->value, fields, choice == 1);
+  read_fields(t, s->value, fields, choice == 1 ? 2 : 0);
   int64_t vocab = model_int(t, "vocab");
   const char *wrong = NULL;
   if (choice == 0 && vocab && vocab < 256)
@@ -284,6 +301,7 @@ static void set_steps(trainer *t, const ast_setting *s) {
   t->steps_setting = s, set_int(t, s, 1, 1000000000000, &t->out->steps);
 }
 static void set_batch(trainer *t, const ast_setting *s) { set_int(t, s, 1, 1 << 20, &t->out->batch); }
+static void set_accumulate(trainer *t, const ast_setting *s) { set_int(t, s, 1, 1 << 20, &t->out->accumulate); }
 static void set_seed(trainer *t, const ast_setting *s) { set_int(t, s, 0, INT64_MAX, &t->out->seed); }
 
 static void set_sequence(trainer *t, const ast_setting *s) {
@@ -300,10 +318,11 @@ static const struct {
   const char *name;
   void (*set)(trainer *, const ast_setting *);
   bool many;
-} settings[] = {
-    {"tokenizer", set_tokenizer, false}, {"optimizer", set_optimizer, false}, {"schedule", set_schedule, false},
-    {"taper", set_taper, true},          {"anchor", set_anchor, false},       {"steps", set_steps, false},
-    {"batch", set_batch, false},         {"sequence", set_sequence, false},   {"seed", set_seed, false}};
+} settings[] = {{"tokenizer", set_tokenizer, false}, {"optimizer", set_optimizer, false},
+                {"schedule", set_schedule, false},   {"taper", set_taper, true},
+                {"anchor", set_anchor, false},       {"steps", set_steps, false},
+                {"batch", set_batch, false},         {"sequence", set_sequence, false},
+                {"seed", set_seed, false},           {"accumulate", set_accumulate, false}};
 enum { SETTING_COUNT = sizeof settings / sizeof settings[0] };
 
 static void read_setting(trainer *t, const ast_setting *s, const ast_setting *seen[SETTING_COUNT]) {
@@ -320,9 +339,11 @@ static void read_setting(trainer *t, const ast_setting *s, const ast_setting *se
     settings[i].set(t, s);
     return;
   }
-  front_error(t->c, DC_FRONT_UNKNOWN_SETTING, s->id.span, "unknown setting '%s'%s", s->id.text,
-              near.best ? suggest_text(&near, t->c->memory)
-                        : "; known are tokenizer, optimizer, schedule, taper, anchor, steps, batch, sequence, seed");
+  front_error(
+      t->c, DC_FRONT_UNKNOWN_SETTING, s->id.span, "unknown setting '%s'%s", s->id.text,
+      near.best
+          ? suggest_text(&near, t->c->memory)
+          : "; known are tokenizer, optimizer, schedule, taper, anchor, steps, batch, accumulate, sequence, seed");
 }
 
 /* ---- what must agree ---- */
@@ -377,7 +398,8 @@ void front_check_train(const front_ctx *c, const front_options *options, const f
                        .beta2 = 0.95,
                        .eps = 1e-8,
                        .clip = 1,
-                       .anchor_weight = 0.1};
+                       .anchor_weight = 0.1,
+                       .accumulate = 1};
   out->tapers = ARENA_ARRAY(c->memory, front_taper, c->model->gate_count + 1);
   t.taper_spans = ARENA_ARRAY(c->memory, ast_span, c->model->gate_count + 1);
   for (const ast_setting *s = c->model->settings; s; s = s->next) read_setting(&t, s, seen);

@@ -28,6 +28,7 @@ typedef struct front_train {
   bool given;
   const char *tokenizer;                            /* "bytes", "sentencepiece", "none" */
   int64_t tokenizer_vocab;                          /* 0: not said */
+  const char *tokenizer_file;                       /* a .model, relative to the source's folder; NULL: not said */
   double lr, beta1, beta2, eps, weight_decay, clip; /* adamw; clip 0: off */
   front_schedule schedule;
   front_amount warmup;
@@ -37,6 +38,7 @@ typedef struct front_train {
   bool anchor;
   double anchor_weight;
   int64_t steps, batch, sequence, seed; /* 0: not said (seed: 0 too) */
+  int64_t accumulate;                   /* micro-batches of one optimizer step; 1: not said */
 } front_train;
 
 #endif

@@ -225,7 +225,7 @@ static void train_section(void **state) {
                "clip = 0); "
                "schedule linear(warmup = 10%, floor = 25%); taper g(start = 20, end = 80%, ema = 0.1); "
                "taper gs(step = 50%, every = 5, calibration = inv_sigma); anchor fixed_target(weight = 0.01); steps 2 "
-               "* 100; batch 3; sequence context; seed 9; }";
+               "* 100; batch 3; sequence context; seed 9; accumulate 4; }";
   diag_sink *sink = diag_sink_new();
   front_model *f = front_parse(source, sizeof source - 1, "train", NULL, sink);
   assert_non_null(f);
@@ -241,8 +241,22 @@ static void train_section(void **state) {
   assert_true(t->tapers[1].kind == TAPER_STEP && t->tapers[1].step.value == 0.5 && t->tapers[1].every.value == 5 &&
               t->tapers[1].inv_sigma);
   assert_true(t->anchor && t->anchor_weight == 0.01 && t->steps == 200 && t->batch == 3 && t->sequence == 32 &&
-              t->seed == 9);
+              t->seed == 9 && t->accumulate == 4);
   assert_string_equal(front_tokenizer(f), "none");
+  front_free(f);
+  diag_sink_free(sink);
+}
+
+static void sentencepiece(void **state) {
+  (void)state;
+  static const char source[] = DECL("") "train { tokenizer sentencepiece(model = \"spm/a b.model\", vocab = 16); }";
+  diag_sink *sink = diag_sink_new();
+  front_model *f = front_parse(source, sizeof source - 1, "train", NULL, sink);
+  assert_non_null(f);
+  assert_string_equal(f->train.tokenizer, "sentencepiece");
+  assert_string_equal(f->train.tokenizer_file, "spm/a b.model");
+  assert_int_equal(f->train.tokenizer_vocab, 16);
+  assert_int_equal(f->train.accumulate, 1);
   front_free(f);
   diag_sink_free(sink);
 }
@@ -432,6 +446,7 @@ int main(void) {
       cmocka_unit_test(defines),
       cmocka_unit_test(training_weights),
       cmocka_unit_test(train_section),
+      cmocka_unit_test(sentencepiece),
       cmocka_unit_test(limits),
       cmocka_unit_test(several_errors),
       cmocka_unit_test(places),
