@@ -87,10 +87,12 @@ typedef struct taper_train_program {
 } taper_train_program;
 
 typedef struct taper_train_param {
-  const char *tensor;    /* name in the package and in checkpoints */
+  const char *tensor;    /* name in the package and in checkpoints (in packages also "taper.param.<tensor>") */
   uint32_t rank, dim[4]; /* as stored */
   uint32_t trained;      /* 0: state that the trainer sets (taper_c, anchor.target) */
   uint32_t matrix;       /* weight decay applies (rank 2) */
+  uint32_t programs;     /* bit p (taper_train_program_id): program p writes its gradient; without it a step of p leaves
+                            the parameter and its moments alone */
   const char *kind;      /* for gradient norms: "qkv" "o" "mlp_in" "mlp_out" "embedding" "head" "norm" "bias" "other" */
 } taper_train_param;
 
