@@ -83,7 +83,6 @@ typedef struct taper_train_program {
   uint64_t scratch_floats;    /* a worker */
   uint64_t scratch_per_block; /* a worker, times block */
   uint64_t scratch_per_time;  /* a worker, times time */
-  const uint8_t *trains;      /* [param_count] 1: leaves a gradient of that parameter; other gradients are not touched */
 } taper_train_program;
 
 typedef struct taper_train_param {
