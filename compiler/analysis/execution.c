@@ -59,7 +59,7 @@ execution_class execution_class_of(const ir_module *m, ir_value v) {
   if (op == IR_ARG || op == IR_RETURN || op == IR_POSITIONS || op == IR_OP_NONE) return EXEC_NONE;
   if (op == IR_CACHE_APPEND) return EXEC_APPEND;
   if (op == IR_CACHE_ATTENTION) return EXEC_ATTENTION;
-  if (!ir_op_has(op, OPF_ROWWISE) || ir_op_has(op, OPF_LOSS) || !execution_is_row(m, v)) return EXEC_REFUSED;
+  if (!ir_op_has(op, OPF_ROWWISE) || ir_op_has(op, OPF_TRAIN) || !execution_is_row(m, v)) return EXEC_REFUSED;
   if (ir_op_has(op, OPF_IDENTITY) || op == IR_SPLIT_HEADS || op == IR_MERGE_HEADS) return EXEC_ALIAS;
   return class_of_row_op(m, v, op, ir_type_of(m, v).rank == 4);
 }

@@ -96,7 +96,7 @@ static void unknown_call(resolver *r, ast_expr *x) {
   if (front_suggests(r->c)) {
     suggest_names(&s, &r->names, 1 << SYM_BLOCK);
     for (unsigned op = 1; op < IR_OP_COUNT; op++)
-      if (!ir_op_has((ir_opcode)op, OPF_INTERNAL) && !ir_op_has((ir_opcode)op, OPF_LOSS))
+      if (!ir_op_has((ir_opcode)op, OPF_INTERNAL) && !ir_op_has((ir_opcode)op, OPF_TRAIN))
         suggest_try(&s, ir_op_name((ir_opcode)op));
     for (uint32_t f = 0; f < front_function_count(); f++) suggest_try(&s, front_function_name(f, NULL, NULL));
   }
@@ -145,7 +145,7 @@ static void resolve_call(resolver *r, ast_expr *x) {
   bool callable = op != IR_OP_NONE && !ir_op_has(op, OPF_INTERNAL);
   if (s && s->kind == SYM_BLOCK) {
     resolve_block_call(r, x, s);
-  } else if (callable && ir_op_has(op, OPF_LOSS)) {
+  } else if (callable && ir_op_has(op, OPF_TRAIN)) {
     front_error(r->c, DC_FRONT_UNKNOWN_CALL, x->u.call.id.span,
                 "'%s' is a loss; the training program adds it, a model ends in logits", name);
     x->kind = AST_BAD;

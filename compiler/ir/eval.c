@@ -49,10 +49,12 @@ bool eval_row_is_valid(const eval_ctx *c, int64_t b, int64_t t) {
 static bool switched_off(const ir_module *m, ir_value v, size_t i) {
   const ir_operand_spec *specs;
   size_t n = ir_op_operands(ir_opcode_of(m, v), &specs);
-  if (i >= n || !specs[i].is_param || !specs[n - 1].is_gate) return false;
+  size_t at = 0;
+  while (at < n && !specs[at].is_gate) at++;
+  if (i >= n || at == n || !specs[i].is_param) return false;
   bool tapered = strncmp(specs[i].name, "taper_", 6) == 0, live = strcmp(specs[i].name, "weight") == 0;
   double g;
-  ir_value gate = ir_operand(m, v, n - 1);
+  ir_value gate = ir_operand(m, v, at);
   if (ir_elements(ir_type_of(m, gate)) != 1 || !ir_read_const(m, gate, &g)) return false;
   return (tapered && g == 1.0) || (live && g == 0.0);
 }
@@ -258,7 +260,9 @@ static taper_status run_entry(evaluator *e, ir_region entry, ir_tensor *out, siz
   TAPER_TRY(check_inputs(&e->args, e->error));
   TAPER_TRY(prepare_states(e, entry));
   for (ir_value v = ir_first(m, entry); v.id; v = ir_next(m, v))
-    if (ir_is(m, v, IR_RETURN) || ir_is(m, v, IR_PROBE) || ir_op_has(ir_opcode_of(m, v), OPF_STATE)) need(e, v);
+    if (ir_is(m, v, IR_RETURN) || ir_is(m, v, IR_PROBE) || ir_op_has(ir_opcode_of(m, v), OPF_STATE) ||
+        ir_op_has(ir_opcode_of(m, v), OPF_EFFECT))
+      need(e, v);
   for (ir_value v = ir_first(m, entry); v.id; v = ir_next(m, v)) {
     if (!e->needed[v.id]) continue;
     for (size_t i = 0; i < ir_operand_count(m, v); i++) {

@@ -19,9 +19,11 @@ typedef struct ir_eval_args {
   ir_tensor *states; /* the entry's state arguments in order; updated in place; data NULL: starts as zeros (malloc, then
                         the caller's), context from the type. NULL: states of this call alone */
   size_t state_count;
-  const int32_t *targets; /* [batch, time], losses only */
+  const int32_t *targets; /* [batch, time], training entries only; below 0: padding, which counts nowhere */
   bool round_f32;         /* every op's result is rounded to f32 (a model of a plain f32 program), for tolerances */
   void (*on_probe)(void *user, const char *name, const ir_tensor *value); /* inverse scale applied */
+  void (*on_result)(void *user, const char *name, const ir_tensor *value);
+  void (*on_gradient)(void *user, ir_value param, const ir_tensor *value);
   void *user;
   size_t memory_limit; /* bytes; 0: 8 GiB. Intermediates are freed after their last use. */
 } ir_eval_args;

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-taper_status eval_rope(eval_ctx *c) {
+/* Turns by the angle, or back by it. */
+static taper_status turn(eval_ctx *c, double direction) {
   const ir_tensor *x = c->in[0];
   int64_t heads = x->dim[2], d = x->dim[3], rows = x->dim[0] * x->dim[1];
   size_t pairs = ir_rope_pairs(c->m, c->v);
@@ -19,7 +20,7 @@ taper_status eval_rope(eval_ctx *c) {
     double *to = c->out->data + r * d, position = c->in[1]->data[r / heads];
     for (size_t i = 0; i < pairs; i++) {
       size_t a = interleaved ? 2 * i : i, b = interleaved ? 2 * i + 1 : i + pairs;
-      double cosine = cos(position * inv_freq[i]), sine = sin(position * inv_freq[i]);
+      double cosine = cos(position * inv_freq[i]), sine = direction * sin(position * inv_freq[i]);
       to[a] = from[a] * cosine - from[b] * sine;
       to[b] = from[b] * cosine + from[a] * sine;
     }
@@ -27,6 +28,9 @@ taper_status eval_rope(eval_ctx *c) {
   free(inv_freq);
   return TAPER_OK;
 }
+
+taper_status eval_rope(eval_ctx *c) { return turn(c, 1); }
+taper_status eval_rope_back(eval_ctx *c) { return turn(c, -1); }
 
 /* One query over keys first .. last, whose rows lie `key_step` and `value_step` apart. */
 typedef struct attend {
@@ -73,6 +77,56 @@ taper_status eval_attention(eval_ctx *c) {
     a.k = k->data + (b * time * kv_heads + h) * d;
     a.v = v->data + (b * time * kv_heads + h) * dv;
     attend_one(&a, c->out->data + i * dv);
+  }
+  free(a.scores);
+  return TAPER_OK;
+}
+
+/* One query's share of the gradients. With p the softmax of the scores and o its output: dv_j += p_j dy,
+   ds_j = p_j (dy . v_j - dy . o) (1 - (s_j/cap)^2), dq += scale ds_j k_j, dk_j += scale ds_j q. */
+static void attend_back(const attend *a, const double *dy, double *dq, double *dk, double *dv, int64_t grad_step) {
+  double largest = -INFINITY, sum = 0, mean = 0;
+  for (int64_t j = a->first; j <= a->last; j++) {
+    double s = eval_dot(a->q, a->k + j * a->key_step, a->d) * a->scale;
+    a->scores[j] = a->cap > 0 ? a->cap * tanh(s / a->cap) : s;
+    if (a->scores[j] > largest) largest = a->scores[j];
+  }
+  for (int64_t j = a->first; j <= a->last; j++) {
+    sum += exp(a->scores[j] - largest);
+    mean += exp(a->scores[j] - largest) * eval_dot(dy, a->v + j * a->value_step, a->dv);
+  }
+  for (int64_t j = a->first; j <= a->last; j++) {
+    double p = exp(a->scores[j] - largest) / sum, slope = a->cap > 0 ? a->scores[j] / a->cap : 0;
+    double ds = p * (eval_dot(dy, a->v + j * a->value_step, a->dv) - mean / sum) * (1 - slope * slope) * a->scale;
+    for (int64_t i = 0; i < a->dv; i++) dv[j * grad_step + i] += p * dy[i];
+    for (int64_t i = 0; i < a->d; i++) dq[i] += ds * a->k[j * a->key_step + i];
+    for (int64_t i = 0; i < a->d; i++) dk[j * grad_step + i] += ds * a->q[i];
+  }
+}
+
+/* A row of the result holds dq, dk, dv of that row, heads one after another. */
+taper_status eval_attention_back(eval_ctx *c) {
+  const ir_tensor *q = c->in[0], *k = c->in[1], *v = c->in[2];
+  int64_t batch = q->dim[0], time = q->dim[1], heads = q->dim[2], kv_heads = k->dim[2], d = q->dim[3], dv = v->dim[3];
+  int64_t width = eval_last(c->out);
+  attend a = {.key_step = kv_heads * d,
+              .value_step = kv_heads * dv,
+              .d = d,
+              .dv = dv,
+              .scale = ir_attention_scale(c->m, c->v),
+              .cap = ir_attr_float(c->m, c->v, IR_ATTR_CAP, 0)};
+  a.scores = malloc((size_t)time * sizeof(double));
+  if (!a.scores) return TAPER_FAIL(c->error, TAPER_NOMEM, "no memory for %lld scores", (long long)time);
+  for (int64_t i = 0; i < batch * time * heads; i++) {
+    int64_t b = i / (time * heads), h = i % heads * kv_heads / heads;
+    double *window = c->out->data + b * time * width;
+    a.last = i / heads % time;
+    a.first = first_key(c, a.last);
+    a.q = q->data + i * d;
+    a.k = k->data + (b * time * kv_heads + h) * d;
+    a.v = v->data + (b * time * kv_heads + h) * dv;
+    attend_back(&a, c->in[3]->data + i * dv, window + a.last * width + i % heads * d, window + heads * d + h * d,
+                window + (heads + kv_heads) * d + h * dv, width);
   }
   free(a.scores);
   return TAPER_OK;

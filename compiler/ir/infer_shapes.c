@@ -1,4 +1,4 @@
-/* infer_shapes.c - shape rules of norms, elementwise ops, linear algebra and losses. */
+/* infer_shapes.c - shape rules of norms, elementwise ops and linear algebra. */
 #include "compiler/ir/infer_priv.h"
 
 #include <string.h>
@@ -143,17 +143,4 @@ bool infer_merge_heads(infer_ctx *c) {
   ir_type x = infer_type(c, 0);
   if (x.rank != 4 || x.dim[2] < 1) return infer_fail_operand(c, 0, "f32[B,T,heads,head_dim]");
   return infer_finish(c, ir_type_make(IR_F32, 3, (int64_t[]){x.dim[0], x.dim[1], x.dim[2] * x.dim[3]}));
-}
-
-bool infer_cross_entropy(infer_ctx *c) {
-  if (!infer_operands(c)) return false;
-  ir_type x = infer_type(c, 0);
-  if (x.rank != 3) return infer_fail_operand(c, 0, "f32[B,T,vocab]");
-  return infer_expect(c, 1, IR_I32, 2, x.dim) && infer_finish(c, ir_type_make(IR_F32, 2, x.dim));
-}
-
-bool infer_scalar(infer_ctx *c) {
-  static const int64_t one = 1;
-  if (!infer_float(c, 0) || (infer_has(c, 1) && !infer_expect(c, 1, IR_F32, 1, &one))) return false;
-  return infer_finish(c, ir_type_make(IR_F32, 1, &one));
 }

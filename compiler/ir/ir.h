@@ -64,7 +64,8 @@ enum {
   OPF_NORM = 1 << 8,
   OPF_IDENTITY = 1 << 9,
   OPF_COMMUTATIVE = 1 << 10,
-  OPF_LOSS = 1 << 11
+  OPF_TRAIN = 1 << 11,
+  OPF_EFFECT = 1 << 12
 };
 
 #define IR_MAX_RANK 4
@@ -188,8 +189,7 @@ bool ir_infer(const ir_module *m, ir_opcode op, const ir_value *operands, size_t
 bool ir_retype(ir_module *m, ir_value v, text *message);
 
 /* ---- attributes with their defaults ---- */
-double ir_eps(const ir_module *m,
-              ir_value v); /* norms, inv_rms, inv_std, scale_loss: 1e-6, the LayerNorm family 1e-5 */
+double ir_eps(const ir_module *m, ir_value v); /* norms and row statistics: 1e-6, the LayerNorm family 1e-5 */
 double ir_attention_scale(const ir_module *m, ir_value v); /* 1/sqrt(head_dim) */
 /* rope: radians a position of each rotated pair, any scaling applied; `pairs` = ir_rope_pairs = dims / 2. Formulas:
  * docs/ir.md. */

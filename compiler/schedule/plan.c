@@ -52,6 +52,7 @@ static bool check_entry(planner *k, ir_region entry) {
   bool ok = true;
   for (ir_value v = ir_first(k->m, entry); v.id; v = ir_next(k->m, v)) ok &= check_op(k, v);
   ir_value ret = ir_last(k->m, entry), logits = ir_operand(k->m, ret, 0);
+  if (ok && !logits.id) return refuse(k, ret, "the entry returns nothing; the first result must be f32[B,T,vocab]");
   if (ok && (ir_region_of(k->m, logits).id == IR_GLOBALS.id || !execution_is_row(k->m, logits) ||
              ir_type_of(k->m, logits).rank != 3))
     return refuse(k, ret, "the first result must be f32[B,T,vocab]");

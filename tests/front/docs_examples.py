@@ -32,7 +32,7 @@ def compile_one(taperc, source, folder):
 def callable_ops():
     text = open(os.path.join(ROOT, "compiler/ir/op.def"), encoding="utf-8").read()
     for name, flags in re.findall(r'^OP\(\w+, "(\w+)", "[^"]*", "[^"]*", ([^,]*),', text, re.M):
-        if "OPF_INTERNAL" not in flags and "OPF_LOSS" not in flags:
+        if "OPF_INTERNAL" not in flags and "OPF_TRAIN" not in flags:
             yield name
 
 

@@ -62,7 +62,7 @@ class Case:
 
     def text(self, results):
         return ('tir 1\nmodule "%s" {\n  ' % self.name + "\n  ".join(self.globals) + "\n  entry @main {\n    " + "\n    ".join(self.body)
-                + "\n    return " + ", ".join(results) + "\n  }\n}\n")
+                + ("\n    return " + ", ".join(results)).rstrip() + "\n  }\n}\n")
 
     def run(self, results, inputs=None, options=()):
         """-> (results, None) or (None, stderr)"""
@@ -419,10 +419,23 @@ def rest():
         sv, s = c.normal(1, mean=3.0)
         top = logits.max(-1, keepdims=True)
         ce = np.log(np.exp(logits - top).sum(-1)) + top[..., 0] - np.take_along_axis(logits, target[..., None], -1)[..., 0]
-        ce_v = c.op("cross_entropy", [lv, tv], (2, 3))
-        c.check([(ce_v, ce), (c.op("mean", [ce_v], (1,)), [ce.mean()]),
-                 (c.op("scale_loss", [lv, sv], (1,), "eps = 0x1p-10, weight = 0x1p-2"), [0.25 * np.mean((r_of(logits, 2.0 ** -10)[..., 0] - s) ** 2)]),
-                 (c.op("scale_loss", [lv, sv], (1,)), [0.1 * np.mean((r_of(logits, 1e-6)[..., 0] - s) ** 2)])])
+        target[0, 1] = -1  # padding
+        counts_ = target >= 0
+        ce = np.where(counts_, ce, 0)[..., None]
+        dv, drow = c.normal(2, 3, 1)
+        ov, other = c.normal(2, 3, vocab, scale=2.0)
+        bv, base = c.normal(2, 3, vocab, scale=2.0)
+        ce_v = c.op("cross_entropy", [lv, tv], (2, 3, 1))
+        soft, p, q = softmax(logits), softmax(base), softmax(other)
+        hot = np.eye(vocab)[np.maximum(target, 0)]
+        order = np.sort(other, -1)
+        gap = order[..., -1:] - order[..., -2:-1] if vocab > 1 else np.zeros((2, 3, 1))
+        c.tensors[tv[1:]] = target
+        c.check([(ce_v, ce), (c.op("token_mean", [ce_v, tv], (1,)), [ce.sum() / counts_.sum()]),
+                 (c.op("token_mean_back", [tv], (2, 3, 1)), (counts_ / counts_.sum())[..., None]),
+                 (c.op("cross_entropy_back", [lv, tv, dv], (2, 3, vocab)), np.where(counts_[..., None], drow * (soft - hot), 0)),
+                 (c.op("kl", [bv, ov], (2, 3, 1)), (p * (np.log(p) - np.log(q))).sum(-1, keepdims=True)),
+                 (c.op("top_gap", [ov], (2, 3, 1)), gap)], tolerance=1e-11)
     c = Case("rounding every op to f32")
     xv, x = c.normal(4, 9)
     yv, y = c.normal(4, 9)
@@ -430,6 +443,141 @@ def rest():
     m = c.op("mul", [xv, yv], (4, 9))
     c.check([(c.op("add", [m, xv], (4, 9)), want)], options=["--round"], tolerance=0)
     tested.update(["const", "gate", "arg", "return", "probe", "param"])
+
+
+# ---- gradients: dx of an op is the central difference of sum(dy * op(x)); all inputs are float64 there ----
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def difference(f, x, dy):
+    """d sum(dy f(x)) / dx, by Richardson's extrapolation of central differences."""
+    out = np.zeros_like(x)
+    for i in np.ndindex(x.shape):
+        h, steps = 1e-3, []
+        for k in (h, h / 2, h / 4):
+            up, down = x.copy(), x.copy()
+            up[i] += k
+            down[i] -= k
+            steps.append((dy * (f(up) - f(down))).sum() / (2 * k))
+        first, second = (4 * steps[1] - steps[0]) / 3, (4 * steps[2] - steps[1]) / 3
+        out[i] = (16 * second - first) / 15
+    return out
+
+
+def row_gradients():
+    for shape in ((1, 1), (3, 20), (2, 2, 5), (1, 3, 2, 7), (2, 33)):
+        d = shape[-1]
+        c = Case("row gradients %s" % dims(shape))
+        xv, x = c.normal(*shape, mean=0.5)
+        yv, y = c.normal(*shape)
+        wv, w = c.normal(d)
+        tv, t = c.normal(d)
+        kv, k = c.normal(1, mean=3.0)
+        av, a = c.normal(1)
+        sv, s = c.normal(*shape[:-1], 1)
+        eps = 2.0 ** -10
+        e = "eps = %s" % eps.hex()
+        rms, ln = (lambda z: z / r_of(z, eps) * w), (lambda z: center(z) / r_of(center(z), eps) * w)
+        rows = shape[:-1] + (1,)
+        want = [(c.op("rms_norm_back", [xv, wv, yv], shape, e), difference(rms, x, y)), (c.op("layer_norm_back", [xv, wv, yv], shape, e), difference(ln, x, y)),
+                (c.op("dyt_back", [xv, av, wv, yv], shape), difference(lambda z: w * np.tanh(a * z), x, y)),
+                (c.op("row_rms", [xv], rows, e), r_of(x, eps)), (c.op("row_std", [xv], rows, e), r_of(center(x), eps)),
+                (c.op("row_rms_back", [xv, sv], shape, e), difference(lambda z: r_of(z, eps), x, s)),
+                (c.op("row_std_back", [xv, sv], shape, e), difference(lambda z: r_of(center(z), eps), x, s)),
+                (c.op("row_l2", [xv], rows), np.sqrt((x * x).sum(-1, keepdims=True))), (c.op("row_dot", [xv, yv], rows), (x * y).sum(-1, keepdims=True)),
+                (c.op("sum_rows", [xv], (d,)), x.reshape(-1, d).sum(0)),
+                (c.op("pad", [xv], shape[:-1] + (d + 5,), "size = %d, start = 3" % (d + 5)), np.concatenate([np.zeros(shape[:-1] + (3,)), x, np.zeros(shape[:-1] + (2,))], -1))]
+        for g in (0.0, 1.0, 0.3125):
+            gv, _ = c.gate(g)
+            want.append((c.op("taper_rms_norm_back", [xv, wv, tv, kv, gv, yv], shape, e), difference(lambda z: g * rms(z) + (1 - g) * k * z * t, x, y)))
+            want.append((c.op("taper_layer_norm_back", [xv, wv, tv, kv, gv, yv], shape, e), difference(lambda z: g * ln(z) + (1 - g) * k * center(z) * t, x, y)))
+            want.append((c.op("taper_factor", [kv, gv], (1,)), (1 - g) * k))
+        c.check(want, tolerance=1e-9)
+    for rows, i, o in ((1, 1, 1), (5, 7, 19), (3, 33, 2)):
+        c = Case("gradients of linear %d x %d -> %d" % (rows, i, o))
+        xv, x = c.normal(rows, i)
+        wv, w = c.normal(o, i)
+        yv, y = c.normal(rows, o)
+        c.check([(c.op("linear_back", [yv, wv], (rows, i)), y @ w), (c.op("linear_weight_back", [yv, xv], (o, i)), y.T @ x)])
+    c = Case("gradient of embed")
+    iv, ids = c.const(np.array([[0, 6, 3], [3, 3, 0]], np.int32))
+    yv, y = c.normal(2, 3, 5)
+    tv, table = c.normal(7, 5)
+    want = np.zeros((7, 5))
+    np.add.at(want, ids, y)
+    c.check([(c.op("embed_back", [iv, yv, tv], (7, 5)), want)])
+
+
+def gelu_of(x):
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+
+
+def elementwise_gradients():
+    c = Case("elementwise gradients")
+    values = np.concatenate([np.linspace(-6, 6, 41) + 0.01, [-40.0, 40.0]]).astype(np.float32)
+    xv, x = c.const(values)
+    n = values.shape
+    yv, y = c.normal(*n)
+    sig = lambda z: 1 / (1 + np.exp(-z))
+    forward = {"gelu": gelu_of, "gelu_tanh": lambda z: 0.5 * z * (1 + np.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z ** 3))), "silu": lambda z: z * sig(z),
+               "relu": lambda z: np.maximum(z, 0)}
+    want = [(c.op(o + "_back", [xv, yv], n), difference(f, x, y)) for o, f in forward.items()]
+    want.append((c.op("softcap_back", [xv, yv], n, "cap = 0x1.4p+1"), difference(lambda z: 2.5 * np.tanh(z / 2.5), x, y)))
+    for o, f in (("sigmoid", sig), ("tanh", np.tanh)):
+        want.append((c.op(o + "_back", [c.op(o, [xv], n), yv], n), difference(f, x, y)))
+    c.check(want, tolerance=1e-9)
+    c = Case("gradient of sqrt")
+    xv, x = c.const(np.linspace(0.5, 50, 33).astype(np.float32))
+    yv, y = c.normal(33)
+    c.check([(c.op("sqrt_back", [c.op("sqrt", [xv], (33,)), yv], (33,)), difference(np.sqrt, x, y))], tolerance=1e-9)
+
+
+def attention_gradients():
+    for heads, hd, rotated, interleaved in ((1, 2, 2, 0), (3, 6, 4, 1)):
+        c = Case("gradient of rope, %d heads of %d" % (heads, hd))
+        yv, y = c.normal(2, 3, heads, hd)
+        pv, p = c.const(np.array([[0, 1, 2], [100, 3, 7]], np.int32))
+        zero = np.zeros(y.shape)
+        want = difference(lambda z: rope(z, p.astype(float), inv_freq(rotated, 10000.0), interleaved), zero, y)
+        c.check([(c.op("rope_back", [yv, pv], y.shape, "dims = %d, interleaved = %d" % (rotated, interleaved)), want)], tolerance=1e-9)
+    for heads, kv, hd, hdv, time in ((1, 1, 3, 3, 1), (1, 1, 1, 1, 4), (4, 2, 3, 3, 5), (2, 2, 3, 5, 3)):
+        for attrs, options in (("", {}), ("window = 2", {"window": 2}), ("scale = 0x1.8p-2, window = 3, cap = 2", {"scale": 0.375, "window": 3, "cap": 2.0})):
+            c = Case("gradient of attention %d/%d heads of %d/%d, T %d {%s}" % (heads, kv, hd, hdv, time, attrs))
+            qv, q = c.normal(2, time, heads, hd)
+            kv_, k = c.normal(2, time, kv, hd)
+            vv, v = c.normal(2, time, kv, hdv)
+            yv, y = c.normal(2, time, heads, hdv)
+            parts = [difference(lambda z: attention(z, k, v, **options), q, y), difference(lambda z: attention(q, z, v, **options), k, y),
+                     difference(lambda z: attention(q, k, z, **options), v, y)]
+            want = np.concatenate([g.reshape(2, time, -1) for g in parts], -1)
+            c.check([(c.op("attention_back", [qv, kv_, vv, yv], want.shape, attrs), want)], tolerance=1e-8)
+
+
+def effects():
+    """Results and gradients are handed out; what leads to them is kept; a training program returns nothing."""
+    c = Case("effects")
+    tv, yv = c.arg("tokens", "i32[B,T]"), c.arg("targets", "i32[B,T]")
+    c.globals.append('%w = param {name = "w", tensor = "w"} : f32[5,3]')
+    c.tensors["w"] = c.rng.standard_normal((5, 3)).astype(np.float32)
+    w = c.tensors["w"].astype(np.float64)
+    x = c.op("embed", [tv, "%w"], ("B", "T", 3))
+    s = c.op("row_l2", [x], ("B", "T", 1))
+    m = c.op("token_mean", [s, yv], (1,))
+    g = c.op("embed_back", [tv, x, "%w"], (5, 3))
+    c.body += ['%%r = result %s {name = "l2"} : f32[1]' % m, '%%s = result %s {name = "l2_rows"} : f32[B,T,1]' % s, "%%g = gradient %s, %%w : f32[5,3]" % g]
+    tokens, targets = np.array([[0, 4], [3, 3]], np.int32), np.array([[1, -1], [0, 2]], np.int32)
+    rows = np.sqrt((w[tokens] ** 2).sum(-1, keepdims=True))
+    want = np.zeros((5, 3))
+    np.add.at(want, tokens, w[tokens])
+    got, error = c.run([], {"tokens": tokens, "targets": targets}, ["--batch", "2", "--time", "2"])
+    if got is None:
+        return report(c.name, error)
+    compare(c.name + ": a result", got["result.l2"], [(rows[..., 0] * (targets >= 0)).sum() / 3])
+    compare(c.name + ": a result of every row", got["result.l2_rows"], rows)
+    compare(c.name + ": a gradient", got["gradient.w"], want)
+    tested.update(["result", "gradient"])
 
 
 def all_ops_are_tested():
@@ -444,7 +592,8 @@ def main():
     if not os.path.exists(TOOL):
         print("not ok ops: %s is not built" % TOOL)
         sys.exit(1)
-    for group in (norms, elementwise, linear_algebra, ropes, attentions, caches, rest, all_ops_are_tested):
+    for group in (norms, elementwise, linear_algebra, ropes, attentions, caches, rest, row_gradients, elementwise_gradients, attention_gradients,
+                  effects, all_ops_are_tested):
         group()
     sys.exit(1 if counts["bad"] else 0)
 

@@ -1,7 +1,8 @@
 /* eval_tir - evaluates an entry of a .tir with the reference evaluation: what tests/numerics/ops.py drives.
    eval_tir FILE.tir IN.safetensors OUT.safetensors [--entry NAME] [--batch N] [--time N] [--global] [--round]
    IN: constants by the name in their attribute `tensor`, and tokens, targets [batch, time], pos, len [batch],
-   state.<i>. OUT: out.<i> (what the entry returns), state.<i> after the call, probe.<name>; all F64. */
+   state.<i>. OUT: out.<i> (what the entry returns), state.<i> after the call, probe.<name>,
+   result.<name>, gradient.<param>; all F64. */
 #include "compiler/ir/eval.h"
 #include "runtime/base/file.h"
 #include "runtime/base/safetensors.h"
@@ -45,6 +46,15 @@ static void add(result *r, char *name, const ir_tensor *t) {
 
 static void on_probe(void *user, const char *name, const ir_tensor *value) {
   add(user, label("probe.", name, 0), value);
+}
+
+static void on_result(void *user, const char *name, const ir_tensor *value) {
+  add(user, label("result.", name, 0), value);
+}
+
+static const ir_module *running;
+static void on_gradient(void *user, ir_value param, const ir_tensor *value) {
+  add(user, label("gradient.", ir_name_of(running, param), 0), value);
 }
 
 static int32_t *ints(const st_file *in, const char *name) {
@@ -106,7 +116,7 @@ static void run(const ir_module *m, ir_region entry, ir_eval_args *args, bool gl
   taper_error error = {0};
   ir_value ret = ir_last(m, entry);
   size_t n = ir_operand_count(m, ret);
-  ir_tensor *out = calloc(n, sizeof *out);
+  ir_tensor *out = calloc(n + 1, sizeof *out);
   if (!out) die("results", "no memory");
   if (!global && ir_eval_entry(m, entry, args, out, n, &error) != TAPER_OK) die("evaluation", error.message);
   for (size_t i = 0; i < n; i++) {
@@ -120,7 +130,7 @@ static void run(const ir_module *m, ir_region entry, ir_eval_args *args, bool gl
 
 int main(int argc, char **argv) {
   const char *entry_name = "main";
-  ir_eval_args args = {.on_probe = on_probe};
+  ir_eval_args args = {.on_probe = on_probe, .on_result = on_result, .on_gradient = on_gradient};
   ir_tensor states[MOST] = {{0}};
   static result r;
   bool global = false;
@@ -157,6 +167,7 @@ int main(int argc, char **argv) {
   args.user = &r;
   args.states = states;
   args.state_count = load_states(m, entry, &in, states);
+  running = m;
   run(m, entry, &args, global, &r);
   for (size_t i = 0; i < args.state_count; i++) {
     if (states[i].data) add(&r, label("state.", NULL, i), &states[i]);

@@ -220,7 +220,8 @@ static void test_shape_rules_refuse(void **state) {
   ir_attr heads4 = {IR_ATTR_HEADS, {.i = 4}}, start = {IR_ATTR_START, {.i = 4}}, size3 = {IR_ATTR_SIZE, {.i = 3}},
           axis0 = {IR_ATTR_AXIS, {.i = 0}}, axis3 = {IR_ATTR_AXIS, {.i = 3}}, dims3 = {IR_ATTR_DIMS, {.i = 3}},
           dims8 = {IR_ATTR_DIMS, {.i = 8}}, eps = {IR_ATTR_EPS, {.f = NAN}}, yarn = {IR_ATTR_SCALING, {.s = "yarn"}},
-          linear = {IR_ATTR_SCALING, {.s = "linear"}}, cap = {IR_ATTR_CAP, {.f = 0}};
+          linear = {IR_ATTR_SCALING, {.s = "linear"}}, cap = {IR_ATTR_CAP, {.f = 0}},
+          name = {IR_ATTR_NAME, {.s = "ce"}};
   const struct {
     ir_opcode op;
     ir_value in[6];
@@ -276,7 +277,16 @@ static void test_shape_rules_refuse(void **state) {
       {IR_ATTENTION, {q, q, r3}, 3, {{0}}, 0, "operand 2 'v': expected f32[B,T,heads,head_dim], found f32[2,3,6]"},
       {IR_ATTENTION, {q, q, q}, 3, {cap}, 1, "attribute 'cap': expected a number above 0, found 0"},
       {IR_CROSS_ENTROPY, {x, ids}, 2, {{0}}, 0, "operand 1 'targets': expected i32[B,T], found i32[2,3]"},
-      {IR_SCALE_LOSS, {x, w6}, 2, {{0}}, 0, "operand 1 'target': expected f32[1], found f32[6]"},
+      {IR_RESULT, {x}, 1, {name}, 1, "operand 0 'x': expected f32[1] or f32[B,T,1], found f32[B,T,6]"},
+      {IR_GRADIENT, {w6, w6}, 2, {{0}}, 0, "operand 1 'param' is no param"},
+      {IR_LINEAR_BACK,
+       {x, w6},
+       2,
+       {{0}},
+       0,
+       "operand 1 'weight': expected a matrix with as many rows as dy has columns"},
+      {IR_SUM_ROWS, {ids}, 1, {{0}}, 0, "operand 0 'x': expected an f32 tensor"},
+      {IR_ATTENTION_BACK, {q, q, q, x}, 4, {{0}}, 0, "operand 3 'dy': expected f32[2,3,4,6], found f32[B,T,6]"},
       {IR_CACHE_APPEND,
        {q, q, ids, ids},
        4,
