@@ -54,7 +54,7 @@ static taper_status check_generation(const taper_session *s, uint32_t seq, const
   if (seq >= s->max_batch)
     return TAPER_FAIL(error, TAPER_INVALID, "there is no sequence %u; this session has 0 to %u", seq, s->max_batch - 1);
   if (n == 0 || !prompt) return TAPER_FAIL(error, TAPER_INVALID, "the prompt is empty; one token at least");
-  if ((g->on_text || g->stop_count > 0) && s->model->tokenizer == PACKAGE_TOKENIZER_NONE)
+  if ((g->on_text || g->stop_count > 0) && s->model->tokenizer.kind == TOKENIZER_NONE)
     return TAPER_FAIL(error, TAPER_UNSUPPORTED,
                       "model '%s' has no tokenizer: no text and no stop strings; use on_token", s->model->name);
   const uint32_t held = s->length[seq];
@@ -74,7 +74,7 @@ static bool put_token(const taper_session *s, text_out *t, int32_t id, taper_fin
   char piece[TOKENIZER_MAX_PIECE];
   *finish = TAPER_FINISH_CALLBACK;
   if (g->on_token && g->on_token(g->user, id) != 0) return t->refused = true, false;
-  bool stop = put_bytes(t, piece, tokenizer_piece(s->model->tokenizer, id, piece));
+  bool stop = put_bytes(t, piece, tokenizer_piece(&s->model->tokenizer, id, piece));
   if (t->refused) return false;
   *finish = TAPER_FINISH_STOP;
   return !stop;

@@ -25,7 +25,7 @@ static taper_status open_package(const package *p, const taper_model_options *o,
   if (!m) return memory_exhausted(error, "the model", sizeof(*m));
   m->allocator = *a;
   memcpy(m->name, p->name, strlen(p->name) + 1);
-  m->tokenizer = p->tokenizer;
+  m->tokenizer.kind = p->tokenizer;
   m->end_token = p->end_token;
   taper_status status = device_cpu.open(p, o, a, &m->device, error);
   if (status != TAPER_OK) return memory_free(a, m), status;
@@ -66,7 +66,7 @@ void taper_model_get_info(const taper_model *m, taper_model_info *out) {
                             .name = m->name,
                             .device = m->device->ops->name,
                             .image = f->image,
-                            .tokenizer = tokenizer_name(m->tokenizer),
+                            .tokenizer = tokenizer_name(m->tokenizer.kind),
                             .vocab = f->vocab,
                             .context = f->context,
                             .width = f->width,
@@ -82,7 +82,7 @@ static taper_status check_text_call(const taper_model *m, const void *in, size_t
   if (!m || !out_n || (n > 0 && !in) || (cap > 0 && !out))
     return TAPER_FAIL(error, TAPER_INVALID,
                       "%s: an argument is NULL; give the model, the data and a place for the count", call);
-  if (m->tokenizer == PACKAGE_TOKENIZER_NONE)
+  if (m->tokenizer.kind == TOKENIZER_NONE)
     return TAPER_FAIL(error, TAPER_UNSUPPORTED, "model '%s' has no tokenizer; it takes and gives token ids only",
                       m->name);
   return TAPER_OK;
@@ -91,8 +91,7 @@ static taper_status check_text_call(const taper_model *m, const void *in, size_t
 taper_status taper_tokenize(const taper_model *m, const char *text, size_t bytes, int32_t *ids, size_t cap,
                             size_t *out_n, taper_error *error) {
   TAPER_TRY(check_text_call(m, text, bytes, ids, cap, out_n, "taper_tokenize", error));
-  *out_n = tokenizer_encode(m->tokenizer, text, bytes, ids, cap);
-  return TAPER_OK;
+  return tokenizer_encode(&m->tokenizer, text, bytes, ids, cap, out_n, error);
 }
 
 taper_status taper_detokenize(const taper_model *m, const int32_t *ids, size_t n, char *text, size_t cap,
@@ -104,7 +103,7 @@ taper_status taper_detokenize(const taper_model *m, const int32_t *ids, size_t n
     if (ids[i] < 0 || (uint32_t)ids[i] >= m->device->facts.vocab)
       return TAPER_FAIL(error, TAPER_INVALID, "token %zu is %d; ids are 0 to %u", i, ids[i],
                         m->device->facts.vocab - 1);
-    size_t k = tokenizer_piece(m->tokenizer, ids[i], piece);
+    size_t k = tokenizer_piece(&m->tokenizer, ids[i], piece);
     for (size_t b = 0; b < k; b++, used++) {
       if (used < cap) text[used] = piece[b];
     }

@@ -9,7 +9,7 @@ struct taper_model {
   taper_allocator allocator;
   device *device;
   char name[256];
-  package_tokenizer tokenizer;
+  tokenizer tokenizer;
   int32_t end_token;
 };
 

@@ -149,14 +149,10 @@ static taper_status read_params(package *p, taper_error *error) {
 static taper_status read_tokenizer(package *p, taper_error *error) {
   const char *word;
   TAPER_TRY(need(p, "taper.tokenizer", &word, error));
-  if (strcmp(word, "none") == 0)
-    p->tokenizer = PACKAGE_TOKENIZER_NONE;
-  else if (strcmp(word, "bytes") == 0)
-    p->tokenizer = PACKAGE_TOKENIZER_BYTES;
-  else
+  if (!tokenizer_find(word, &p->tokenizer))
     return TAPER_FAIL(error, TAPER_UNSUPPORTED, "tokenizer '%.40s' is not known to this library; update libtaper",
                       word);
-  if (p->tokenizer == PACKAGE_TOKENIZER_BYTES && p->vocab < 256)
+  if (p->tokenizer == TOKENIZER_BYTES && p->vocab < 256)
     return TAPER_FAIL(error, TAPER_INVALID,
                       "a byte tokenizer needs a vocabulary of 256 or more, this one has %u" DAMAGED, p->vocab);
   p->end_token = -1;

@@ -6,6 +6,7 @@
 #include "runtime/base/safetensors.h"
 #include "runtime/memory.h"
 #include "runtime/pool.h"
+#include "runtime/text/tokenizer.h"
 
 #define PACKAGE_MAX_IMAGES 64u
 
@@ -15,13 +16,11 @@ typedef struct package_image {
   const st_tensor *object; /* the ELF shared object */
 } package_image;
 
-typedef enum package_tokenizer { PACKAGE_TOKENIZER_NONE, PACKAGE_TOKENIZER_BYTES } package_tokenizer;
-
 typedef struct package {
   st_file file;
   taper_allocator allocator;
   const char *path, *name, *model; /* in `file` */
-  package_tokenizer tokenizer;
+  tokenizer_kind tokenizer;
   uint32_t vocab, context;
   int32_t end_token;                        /* -1: none */
   package_image images[PACKAGE_MAX_IMAGES]; /* best first */

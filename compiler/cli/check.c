@@ -234,12 +234,11 @@ static int file_ids(cli *c, const side *file, cli_ids *out) {
 
 static int find_ids(cli *c, const check_own *o, const side *a, const side *b, cli_ids *out) {
   const side *file = b->is_file ? b : a->is_file ? a : NULL;
-  bool is_text;
   if (file && (o->tokens || o->data))
     return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing: %s has its own ids; leave it out",
                     o->tokens ? "--tokens" : "--data", file->name);
   if (file) return file_ids(c, file, out);
-  if (o->data) return cli_read_data(c, o->data, a->b.model, out, &is_text);
+  if (o->data) return cli_read_data(c, &a->b, o->data, out);
   if (!o->tokens) return drawn_ids(c, a->context < DEFAULT_IDS ? a->context : DEFAULT_IDS, a->vocab, out);
   cli_where where = {.option = "option '--tokens'"};
   int bad = cli_parse_ids(c, where, o->tokens, strlen(o->tokens), out);

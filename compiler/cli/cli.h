@@ -10,6 +10,7 @@
 #define TAPERC_CLI_H
 
 #include "compiler/driver/build.h"
+#include "compiler/driver/corpus.h"
 #include "compiler/driver/model.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/text.h"
@@ -121,9 +122,10 @@ int cli_parse_ids(cli *c, cli_where where, const char *s, size_t n, cli_ids *out
 int cli_check_ids(cli *c, cli_where where, const cli_ids *ids, uint32_t vocab);
 int cli_read_text(cli *c, const char *path, char **out, size_t *out_size); /* "-": standard input; from malloc */
 int cli_tokenize(cli *c, const taper_model *model, cli_where where, const char *s, size_t n, cli_ids *out);
-/* The ids of a data file: NAME.ids (text), NAME.u16, NAME.u32 (little endian), else text for the model's tokenizer.
- * Checked against the vocabulary. */
-int cli_read_data(cli *c, const char *path, const taper_model *model, cli_ids *out, bool *out_is_text);
+/* A data file (compiler/driver/corpus.h), checked against the vocabulary: all of it is CORPUS_TRAIN, more than `least`
+ * ids. */
+int cli_open_data(cli *c, const build_opened *b, const char *path, uint32_t least, corpus **out);
+int cli_read_data(cli *c, const build_opened *b, const char *path, cli_ids *out); /* the same, to memory */
 /* {"a": [1, 2]} parts and lists. */
 void cli_put_ids(text *out, const int32_t *ids, size_t n);
 

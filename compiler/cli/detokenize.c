@@ -18,7 +18,7 @@ static int option(cli *c, int key, const char *value) {
   return CLI_OK;
 }
 
-static void put_text(const cli *c, package_tokenizer t, const cli_ids *ids) {
+static void put_text(const cli *c, const tokenizer *t, const cli_ids *ids) {
   char piece[TOKENIZER_MAX_PIECE];
   text s = {0};
   for (size_t i = 0; i < ids->count; i++) text_put(&s, piece, tokenizer_piece(t, ids->ids[i], piece));
@@ -37,7 +37,7 @@ static void put_text(const cli *c, package_tokenizer t, const cli_ids *ids) {
 
 static int run(cli *c) {
   detokenize_own *o = c->own;
-  package_tokenizer t;
+  tokenizer t = {0};
   uint32_t vocab = 0;
   char *s = NULL;
   size_t n = 0;
@@ -51,7 +51,7 @@ static int run(cli *c) {
   else if (!bad)
     bad = cli_parse_ids(c, where, s, n, &ids);
   if (!bad) bad = cli_check_ids(c, where, &ids, vocab);
-  if (!bad) put_text(c, t, &ids);
+  if (!bad) put_text(c, &t, &ids);
   cli_ids_free(&ids);
   free(s);
   return bad;

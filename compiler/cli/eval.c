@@ -13,7 +13,8 @@ typedef struct eval_own {
 enum { KEY_DATA = 3000 };
 
 static const struct argp_option options[] = {
-    {"data", KEY_DATA, "FILE", 0, "text, or ids: NAME.ids (text), NAME.u16, NAME.u32 (little endian)", 0},
+    {"data", KEY_DATA, "FILE", 0,
+     "text, or ids: NAME.ids (numbers), NAME.u16, NAME.u32 (little endian), NAME.bin (llm.c)", 0},
     {NULL, 'c', "CONTEXT", 0, "ids a window (default: the model's context)", 0},
     {0}};
 
@@ -37,22 +38,25 @@ static void on_logits(void *user, size_t position, const float *row) {
 
 typedef struct eval_result {
   size_t tokens, windows;
+  uint64_t bytes; /* of text predicted; 0: the data is ids */
   double sum, median;
-  bool has_bytes;
 } eval_result;
 
 /* Windows one after another, each alone: inputs ids[jT .. jT+T-1], targets one further; the last may be shorter. */
-static int evaluate(cli *c, taper_session *session, uint32_t vocab, const cli_ids *ids, eval_result *out) {
-  size_t span = taper_session_context(session), all = ids->count - 1, count = (all + span - 1) / span;
+static int evaluate(cli *c, taper_session *session, uint32_t vocab, const corpus *data, eval_result *out) {
+  size_t span = taper_session_context(session), all = (size_t)corpus_count(data, CORPUS_TRAIN) - 1;
+  size_t count = (all + span - 1) / span;
+  int32_t *ids = malloc((span + 1) * sizeof *ids);
   float *buffer = forward_buffer(c, vocab);
   double *means = malloc(count * sizeof *means);
-  int bad = buffer && means ? CLI_OK : CLI_ENVIRONMENT;
-  if (!means) cli_fail(c, CLI_ENVIRONMENT, "no memory for the losses of %zu windows", count);
+  int bad = buffer && means && ids ? CLI_OK : CLI_ENVIRONMENT;
+  if (!means || !ids) cli_fail(c, CLI_ENVIRONMENT, "no memory for the losses of %zu windows", count);
   for (size_t at = 0; !bad && at < all; at += span) {
     size_t n = all - at < span ? all - at : span;
-    window w = {ids->ids + at + 1, vocab, 0};
+    corpus_read(data, CORPUS_TRAIN, at, n + 1, ids);
+    window w = {ids + 1, vocab, 0};
     forward_sink sink = {&w, on_logits, NULL};
-    bad = forward_window(c, session, vocab, ids->ids + at, n, buffer, &sink);
+    bad = forward_window(c, session, vocab, ids, n, buffer, &sink);
     if (bad) break;
     means[out->windows++] = w.sum / (double)n;
     out->sum += w.sum;
@@ -60,19 +64,24 @@ static int evaluate(cli *c, taper_session *session, uint32_t vocab, const cli_id
     cli_progress("eval", out->tokens, all);
   }
   if (!bad) out->median = lower_median_of(means, out->windows);
-  free(buffer), free(means);
+  free(buffer), free(means), free(ids);
   return bad;
 }
 
 /* Ids of the data that training never read, where the weights say so. */
-static void say_unseen(cli *c, const build_opened *b, const cli_ids *ids) {
+static void say_unseen(cli *c, const build_opened *b, const corpus *data) {
   const st_tensor *seen = b->source.seen;
   if (!c->verbose || !seen) return;
   unsigned char *used = calloc(seen->elements ? seen->elements : 1, 1);
   text list = {0};
   size_t unseen = 0;
-  for (size_t i = 0; used && i < ids->count; i++)
-    if ((uint64_t)ids->ids[i] < seen->elements) used[ids->ids[i]] = 1;
+  int32_t ids[1024];
+  for (uint64_t at = 0, all = corpus_count(data, CORPUS_TRAIN); used && at < all; at += 1024) {
+    size_t n = all - at < 1024 ? (size_t)(all - at) : 1024;
+    corpus_read(data, CORPUS_TRAIN, at, n, ids);
+    for (size_t i = 0; i < n; i++)
+      if ((uint64_t)ids[i] < seen->elements) used[ids[i]] = 1;
+  }
   for (uint64_t v = 0; used && v < seen->elements; v++) {
     double times;
     if (!used[v]) continue;
@@ -89,18 +98,18 @@ static void say_unseen(cli *c, const build_opened *b, const cli_ids *ids) {
 }
 
 static void put_result(const cli *c, const eval_result *r) {
-  double ce = r->sum / (double)r->tokens, bits = ce / log(2);
+  double ce = r->sum / (double)r->tokens, bits = r->bytes ? r->sum / log(2) / (double)r->bytes : 0;
   if (c->json) {
     json_out j = {0};
     json_open(&j, NULL, '{');
     json_whole(&j, "tokens", r->tokens);
     json_number(&j, "ce", ce);
     json_number(&j, "ppl", exp(ce));
-    if (r->has_bytes)
-      json_whole(&j, "bytes", r->tokens);
+    if (r->bytes)
+      json_whole(&j, "bytes", r->bytes);
     else
       json_null(&j, "bytes");
-    json_number(&j, "bits_per_byte", r->has_bytes ? bits : (double)NAN);
+    json_number(&j, "bits_per_byte", r->bytes ? bits : (double)NAN);
     json_number(&j, "median_window_ce", r->median);
     json_whole(&j, "windows", r->windows);
     json_close(&j, '}');
@@ -116,7 +125,7 @@ static void put_result(const cli *c, const eval_result *r) {
   text t = {0};
   text_printf(&t, "tokens            %zu\n", r->tokens);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    if (i == 2 && !r->has_bytes) continue;
+    if (i == 2 && !r->bytes) continue;
     text_printf(&t, "%-17s ", rows[i].name);
     words_put_number(&t, rows[i].value);
     text_puts(&t, "\n");
@@ -130,25 +139,25 @@ static int run(cli *c) {
   if (!o->data) return cli_fail(c, CLI_USAGE, "'eval' needs data; give --data FILE");
   build_opened b = {0};
   taper_session *session = NULL;
-  cli_ids ids = {0};
+  corpus *data = NULL;
   eval_result r = {0};
   taper_model_info info = {.size = sizeof info};
   c->model.need_weights = true;
   int bad = cli_open(c, 0, &b);
-  if (!bad) bad = cli_read_data(c, o->data, b.model, &ids, &r.has_bytes);
-  if (!bad && ids.count < 2)
-    bad = cli_fail_file(c, CLI_WRONG, o->data, "%zu ids are too few to predict one; give at least 2", ids.count);
+  if (!bad) bad = cli_open_data(c, &b, o->data, 1, &data);
   if (!bad) bad = cli_session(c, &b, "-c", o->context, &session);
   if (!bad) {
+    r.bytes = corpus_text_bytes(data);
     taper_model_get_info(b.model, &info);
-    say_unseen(c, &b, &ids);
-    cli_say(c, "windows of %u ids, each alone; %zu ids are predicted", taper_session_context(session), ids.count - 1);
+    say_unseen(c, &b, data);
+    cli_say(c, "windows of %u ids, each alone; %llu ids are predicted", taper_session_context(session),
+            (unsigned long long)corpus_count(data, CORPUS_TRAIN) - 1);
     cli_flush(c);
-    bad = evaluate(c, session, info.vocab, &ids, &r);
+    bad = evaluate(c, session, info.vocab, data, &r);
   }
   if (!bad) put_result(c, &r);
   taper_session_free(session);
-  cli_ids_free(&ids);
+  corpus_close(data);
   build_close(&b);
   return bad;
 }

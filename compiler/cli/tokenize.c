@@ -24,7 +24,7 @@ static int option(cli *c, int key, const char *value) {
 
 static int run(cli *c) {
   tokenize_own *o = c->own;
-  package_tokenizer t;
+  tokenizer t = {0};
   uint32_t vocab = 0;
   char *s = NULL;
   size_t n = 0;
@@ -33,12 +33,12 @@ static int run(cli *c) {
   if (!bad) bad = cli_find_tokenizer(c, &t, &vocab);
   if (!bad) {
     if (o->special || o->parse_special) cli_say(c, "the byte tokenizer adds nothing and knows no special tokens");
-    ids.count = tokenizer_encode(t, s, n, NULL, 0);
+    tokenizer_encode(&t, s, n, NULL, 0, &ids.count, NULL);
     ids.ids = malloc(sizeof *ids.ids * (ids.count + 1));
     if (!ids.ids) bad = cli_fail(c, CLI_ENVIRONMENT, "no memory for %zu ids; give less text", ids.count);
   }
   if (!bad) {
-    tokenizer_encode(t, s, n, ids.ids, ids.count);
+    tokenizer_encode(&t, s, n, ids.ids, ids.count, &ids.count, NULL);
     bad = cli_check_ids(c, (cli_where){.option = o->file ? "option '--file'" : "TEXT"}, &ids, vocab);
   }
   if (!bad) {

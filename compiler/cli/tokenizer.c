@@ -42,7 +42,7 @@ static int of_source(cli *c, const model_place *place, const char **out_word, ui
   return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
 }
 
-int cli_find_tokenizer(cli *c, package_tokenizer *out, uint32_t *out_vocab) {
+int cli_find_tokenizer(cli *c, tokenizer *out, uint32_t *out_vocab) {
   model_place place;
   taper_error error = {0};
   taper_status status = model_locate(c->args[0], &c->memory, c->sink, &place, &error);
@@ -54,9 +54,9 @@ int cli_find_tokenizer(cli *c, package_tokenizer *out, uint32_t *out_vocab) {
                                       : of_source(c, &place, &word, out_vocab);
   if (bad) return bad;
   cli_say(c, "tokenizer %s", word);
-  *out = PACKAGE_TOKENIZER_BYTES;
-  if (strcmp(word, tokenizer_name(*out)) == 0) return CLI_OK;
-  if (strcmp(word, "none") == 0)
+  bool known = tokenizer_find(word, &out->kind);
+  if (known && out->kind != TOKENIZER_NONE) return CLI_OK;
+  if (known)
     return cli_fail_file(c, CLI_WRONG, c->args[0], "the model has no tokenizer; give it one in its train section");
   return cli_fail_file(c, CLI_USAGE, c->args[0], "the tokenizer '%s' is not built yet; bytes is", word);
 }

@@ -6,7 +6,7 @@
 #include "runtime/text/tokenizer.h"
 
 /* Of c->args[0]; a model without a tokenizer is an error. */
-int cli_find_tokenizer(cli *c, package_tokenizer *out, uint32_t *out_vocab);
+int cli_find_tokenizer(cli *c, tokenizer *out, uint32_t *out_vocab);
 /* The text that a command works on: the argument c->args[1], or `file`. Exactly one must be given. `what`: "TEXT" or
  * "IDS". */
 int cli_argument_text(cli *c, const char *what, const char *file, char **out, size_t *out_size);

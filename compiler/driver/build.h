@@ -4,6 +4,7 @@
 
 #include "compiler/driver/model.h"
 #include "compiler/driver/pipeline.h"
+#include "runtime/text/tokenizer.h"
 
 #define BUILD_MAX_ARCHS 3
 
@@ -65,6 +66,7 @@ typedef struct build_opened {
   build_result built;  /* zeroed for a package */
   char model_hash[33];
   const char *gates, *options; /* metadata of the package */
+  tokenizer tokenizer;         /* the package's */
   const char *path;            /* what the runtime opens */
   st_file package;
   int fd;       /* of a private package: keeps it; else -1 */

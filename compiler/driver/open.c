@@ -54,7 +54,9 @@ taper_status build_open(const model_place *place, const model_options *model_opt
   strncpy(out->model_hash, metadata(out, "taper.model", ""), sizeof out->model_hash - 1);
   out->gates = metadata(out, "taper.gates", "{}");
   out->options = metadata(out, "taper.options", "");
-  return taper_model_open(out->path, runtime, &out->model, error);
+  TAPER_TRY(taper_model_open(out->path, runtime, &out->model, error));
+  tokenizer_find(metadata(out, "taper.tokenizer", "none"), &out->tokenizer.kind);
+  return TAPER_OK;
 }
 
 void build_close(build_opened *b) {

@@ -9,7 +9,8 @@ enum {
   PHILOX_SAMPLE = 1,
   PHILOX_CHECK = 2,
   PHILOX_INIT = 3,
-  PHILOX_BENCH = 4
+  PHILOX_BENCH = 4,
+  PHILOX_DATA = 5
 }; /* purposes: a number is never used twice */
 
 static inline void philox4x32(uint64_t seed, uint32_t purpose, uint32_t sequence, uint32_t position, uint32_t index,

@@ -191,7 +191,7 @@ def numbers(root, m, package, env):
         out, _ = cli.expect("eval " + name, ["eval", package, "--data", os.path.join(root, name), "--json"], 0, "^$", env=env)
         ids = json.loads(out)
         same("eval %s is the same loss" % name, (ids["ce"], ids["bytes"]), (got.get("ce"), None))
-    for name, raw, pattern in [("one.txt", b"a", "too few"), ("empty.txt", b"", "too few"), ("odd.u16", b"abc", "no whole number"), ("big.u32", b"\0\1\0\0" * 2, "vocabulary of 256"), ("bad.ids", b"1 x", "byte 2: 'x' is not an id")]:
+    for name, raw, pattern in [("one.txt", b"a", "too few"), ("empty.txt", b"", "is an empty file"), ("odd.u16", b"abc", "no whole number"), ("big.u32", b"\0\1\0\0" * 2, "vocabulary of 256"), ("bad.ids", b"1 x", "byte 2: 'x' is not an id")]:
         with open(os.path.join(root, name), "wb") as f:
             f.write(raw)
         cli.expect("eval of " + name, ["eval", package, "--data", os.path.join(root, name)], 1, pattern + ".*; ", b"", env=env)

@@ -8,7 +8,7 @@ import sys
 MAY = {
     "runtime/base": {"runtime/taper.h"},
     "runtime/abi": set(),
-    "runtime/text": {"runtime/taper.h", "runtime/memory.h", "runtime/package.h"},
+    "runtime/text": {"runtime/taper.h", "runtime/memory.h"},
     "runtime": {"runtime/text"},
     "grammar": {"compiler/front", "compiler/diag"},
     "compiler/diag": set(),
@@ -19,7 +19,7 @@ MAY = {
     "compiler/formats": {"compiler/diag"},
     "compiler/schedule": {"compiler/analysis", "compiler/ir", "compiler/diag"},
     "compiler/emit": {"compiler/schedule", "compiler/analysis", "compiler/ir", "compiler/diag", "templates", "compiler/passes/pass.h"},
-    "compiler/driver": {"compiler", "runtime/taper.h", "runtime/bench.h"},
+    "compiler/driver": {"compiler", "runtime/taper.h", "runtime/bench.h", "runtime/text"},
     "compiler/cli": {"compiler/driver", "compiler/diag", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/passes.def", "compiler/formats", "runtime/taper.h", "runtime/text", "runtime/bench.h", "runtime/package.h"},
     "examples": {"taper.h"},
     "templates/cpu": {"templates"},

@@ -13,19 +13,25 @@ static void bytes_are_ids(void **state) {
   (void)state;
   char all[256], piece[TOKENIZER_MAX_PIECE];
   int32_t ids[256];
+  size_t n = 0;
+  const tokenizer bytes = {TOKENIZER_BYTES}, none = {0};
   for (int i = 0; i < 256; i++) all[i] = (char)i;
-  assert_int_equal(tokenizer_encode(PACKAGE_TOKENIZER_BYTES, all, 256, ids, 256), 256);
+  assert_int_equal(tokenizer_encode(&bytes, all, 256, ids, 256, &n, NULL), TAPER_OK);
+  assert_int_equal(n, 256);
   for (int i = 0; i < 256; i++) {
     assert_int_equal(ids[i], i);
-    assert_int_equal(tokenizer_piece(PACKAGE_TOKENIZER_BYTES, i, piece), 1);
+    assert_int_equal(tokenizer_piece(&bytes, i, piece), 1);
     assert_int_equal((uint8_t)piece[0], i);
   }
-  assert_int_equal(tokenizer_piece(PACKAGE_TOKENIZER_BYTES, 256, piece), 0);
-  assert_int_equal(tokenizer_piece(PACKAGE_TOKENIZER_BYTES, -1, piece), 0);
+  assert_int_equal(tokenizer_piece(&bytes, 256, piece), 0);
+  assert_int_equal(tokenizer_piece(&bytes, -1, piece), 0);
   ids[2] = 77;
-  assert_int_equal(tokenizer_encode(PACKAGE_TOKENIZER_BYTES, "abcd", 4, ids, 2), 4);
+  assert_int_equal(tokenizer_encode(&bytes, "abcd", 4, ids, 2, &n, NULL), TAPER_OK);
+  assert_int_equal(n, 4);
   assert_int_equal(ids[2], 77);
-  assert_int_equal(tokenizer_encode(PACKAGE_TOKENIZER_BYTES, "", 0, ids, 2), 0);
+  assert_int_equal(tokenizer_encode(&bytes, "", 0, ids, 2, &n, NULL), TAPER_OK);
+  assert_int_equal(n, 0);
+  assert_int_equal(tokenizer_encode(&none, "a", 1, ids, 2, &n, NULL), TAPER_UNSUPPORTED);
 }
 
 /* Pushes byte by byte; '|' stands after every push that passed something, '$' before what the flush gives. */
