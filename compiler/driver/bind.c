@@ -215,9 +215,10 @@ taper_status bind_weights(model_loaded *m, const model_options *options, taper_e
   size_t before = diag_error_count(m->priv->sink);
   weight_set *set = &m->priv->weights;
   for (ir_value v = ir_first(m->module, IR_GLOBALS); v.id; v = ir_next(m->module, v)) {
-    const char *name = ir_attr_string(m->module, v, IR_ATTR_TENSOR, NULL),
+    bool param = ir_is(m->module, v, IR_PARAM), weight_op = param || ir_is(m->module, v, IR_CONST);
+    const char *named = param ? ir_attr_string(m->module, v, IR_ATTR_NAME, NULL) : NULL,
+               *name = ir_attr_string(m->module, v, IR_ATTR_TENSOR, named),
                *file = ir_attr_string(m->module, v, IR_ATTR_FILE, NULL);
-    bool weight_op = ir_is(m->module, v, IR_CONST) || ir_is(m->module, v, IR_PARAM);
     if (!weight_op || !name || !ir_is_symbolic(m->module, v)) continue;
     if (file && !options->ignore_weights) {
       TAPER_TRY(bind_extern(m, v, file, name, options, error));

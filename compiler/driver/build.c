@@ -1,10 +1,10 @@
 /* Module -> plan -> source -> package. docs/package-format.md */
 #include "compiler/driver/build.h"
+#include "compiler/driver/parts.h"
 #include "compiler/emit/emit.h"
 #include "compiler/ir/eval.h"
 #include "runtime/base/checked.h"
 #include "runtime/base/hash.h"
-#include "runtime/base/seal.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,31 +70,16 @@ taper_status build_asm(const text *source, const build_options *options, char **
 
 /* ---- the package ---- */
 
-typedef struct package_parts {
-  arena memory;
-  st_source *sources;
-  size_t count, weights;
-  text hashes, source, ir, plan, options, versions, archs;
+typedef struct decode_texts {
+  text source, ir, plan, options;
   build_image images[BUILD_MAX_ARCHS];
   size_t image_count;
-} package_parts;
+} decode_texts;
 
-static void free_parts(package_parts *k) {
-  text *const texts[] = {&k->hashes, &k->source, &k->ir, &k->plan, &k->options, &k->versions, &k->archs};
+static void free_texts(decode_texts *t) {
+  text *const texts[] = {&t->source, &t->ir, &t->plan, &t->options};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) text_free(texts[i]);
-  build_images_free(k->images, k->image_count);
-  arena_free(&k->memory);
-}
-
-static void add(package_parts *k, st_source s, size_t bytes) {
-  text_puts(&k->hashes, k->count ? ", " : "{");
-  text_put_quoted(&k->hashes, s.name, strlen(s.name), true);
-  text_printf(&k->hashes, ": \"%s\"", hash_bytes(s.data, bytes).hex);
-  k->sources[k->count++] = s;
-}
-
-static void add_bytes(package_parts *k, const char *name, const void *data, size_t bytes) {
-  add(k, (st_source){.name = name, .dtype = ST_U8, .rank = 1, .shape = {bytes}, .data = data}, bytes);
+  build_images_free(t->images, t->image_count);
 }
 
 /* A constant without bytes of its own (inline, splat, or an expression that no pass folded): its value, rounded once.
@@ -123,66 +108,34 @@ static taper_status add_weights(package_parts *k, const ir_module *m, const plan
         .name = tensors[i].name, .dtype = ST_F32, .rank = type.rank, .data = ir_payload(m, tensors[i].value)};
     for (uint32_t d = 0; d < type.rank; d++) s.shape[d] = (uint64_t)type.dim[d];
     if (!s.data) TAPER_TRY(make_data(m, &tensors[i], bytes, &k->memory, &s.data, error));
-    add(k, s, bytes);
+    parts_add(k, s, bytes);
   }
-  k->weights = n;
   return TAPER_OK;
 }
 
-static taper_status write_package(package_parts *k, const model_loaded *m, const char *hash, const char *path,
-                                  taper_error *error) {
-  const char *name = m->name;
-  size_t n = 0;
-  st_pair metadata[16 + BUILD_MAX_ARCHS];
-  const st_pair fixed[] = {{"taper.package", "1"},
-                           {"taper.features", ""},
-                           {"taper.name", name},
-                           {"taper.model", hash},
-                           {"taper.target", "cpu"},
-                           {"taper.arch", k->archs.data},
-                           {"taper.machine", "x86_64-le"},
-                           {"taper.gates", m->gates},
-                           {"taper.params", m->params},
-                           {"taper.tokenizer", strcmp(m->tokenizer, "bytes") == 0 ? "bytes" : "none"},
-                           {"taper.options", k->options.data},
-                           {"taper.versions", k->versions.data},
-                           {"taper.hashes", k->hashes.data}};
-  for (; n < sizeof fixed / sizeof *fixed; n++) metadata[n] = fixed[n];
-  for (size_t i = 0; i < k->image_count; i++)
-    metadata[n++] = (st_pair){arena_printf(&k->memory, "taper.cpu.%s", k->images[i].arch), k->images[i].features};
-  hash128 seal = seal_of(metadata, n);
-  metadata[n++] = (st_pair){"taper.seal", seal.hex};
-  return st_write(path, k->sources, k->count, metadata, n, 64, error);
-}
-
-static taper_status assemble(package_parts *k, const model_loaded *m, const plan *p, const build_options *options,
-                             const char *path, diag_sink *sink, build_result *out, taper_error *error) {
+static taper_status assemble(package_parts *k, decode_texts *t, const model_loaded *m, const plan *p,
+                             const build_options *options, const char *path, diag_sink *sink, build_result *out,
+                             taper_error *error) {
   const char *compiler;
   const plan_tensor *tensors;
   size_t n = plan_tensors(p, &tensors);
   TAPER_TRY(build_compiler_version(options->cc ? options->cc : "gcc", &k->memory, &compiler, error));
-  TAPER_TRY(build_source(m, p, &k->source, out->model_hash, sink, error));
-  TAPER_TRY(build_images(&k->source, options, compiler, sink, k->images, &k->image_count, error));
-  k->sources = ARENA_ARRAY(&k->memory, st_source, n + BUILD_MAX_ARCHS + 3);
+  TAPER_TRY(build_source(m, p, &t->source, out->model_hash, sink, error));
+  TAPER_TRY(build_images(&t->source, options, compiler, sink, t->images, &t->image_count, error));
   TAPER_TRY(add_weights(k, m->module, tensors, n, error));
-  for (size_t i = 0; i < k->image_count; i++) {
-    add_bytes(k, arena_printf(&k->memory, "taper.image.%s", k->images[i].arch), k->images[i].data, k->images[i].size);
-    text_printf(&k->archs, "%s%s", i ? "," : "", k->images[i].arch);
-    out->cached += k->images[i].cached;
-  }
-  plan_print(p, &k->plan);
-  ir_print(m->module, &k->ir);
-  add_bytes(k, "taper.plan", k->plan.data, k->plan.size);
-  add_bytes(k, "taper.ir", k->ir.data, k->ir.size);
-  add_bytes(k, "taper.source", k->source.data, k->source.size);
-  text_puts(&k->hashes, "}");
-  pipeline_print_options(&options->pass, &k->options);
-  text_printf(&k->versions, "taperc %s; %s", TAPER_VERSION_TEXT, compiler);
-  if (k->hashes.failed || k->plan.failed || k->ir.failed || k->options.failed || k->versions.failed || k->archs.failed)
+  parts_add_images(k, t->images, t->image_count, "taper.image.", "taper.cpu.", "taper.arch");
+  for (size_t i = 0; i < t->image_count; i++) out->cached += t->images[i].cached;
+  plan_print(p, &t->plan);
+  ir_print(m->module, &t->ir);
+  parts_add_bytes(k, "taper.plan", t->plan.data, t->plan.size);
+  parts_add_bytes(k, "taper.ir", t->ir.data, t->ir.size);
+  parts_add_bytes(k, "taper.source", t->source.data, t->source.size);
+  pipeline_print_options(&options->pass, &t->options);
+  if (t->plan.failed || t->ir.failed || t->options.failed)
     return TAPER_FAIL(error, TAPER_NOMEM, "no memory for the texts of the package; free some");
-  out->images = k->image_count;
-  out->tensors = k->weights;
-  return write_package(k, m, out->model_hash, path, error);
+  out->images = t->image_count;
+  out->tensors = n;
+  return parts_write(k, m, out->model_hash, t->options.data, compiler, path, error);
 }
 
 /* The parameters become JSON and 'vocab' is what a runtime goes by, but a .tir text may say anything. */
@@ -204,16 +157,18 @@ taper_status build_package(model_loaded *m, const build_options *options, const 
                            build_result *out, taper_error *error) {
   plan *p = NULL;
   package_parts k = {0};
+  decode_texts t = {0};
   *out = (build_result){0};
   if (strcmp(m->tokenizer, "bytes") != 0 && strcmp(m->tokenizer, "none") != 0)
     diag_report(sink, DC_TOKENIZER, (diag_loc){.file = diag_intern(sink, m->place.source)},
                 "the tokenizer '%s' is not built yet: the package works on ids only", m->tokenizer);
   taper_status status = build_lower(m, options, sink, &p, error);
   if (status == TAPER_OK) status = check_params(m, p, error);
-  if (status == TAPER_OK) status = assemble(&k, m, p, options, path, sink, out, error);
+  if (status == TAPER_OK) status = assemble(&k, &t, m, p, options, path, sink, out, error);
   struct stat s;
   if (status == TAPER_OK && stat(path, &s) == 0) out->bytes = (uint64_t)s.st_size;
   plan_free(p);
-  free_parts(&k);
+  free_texts(&t);
+  parts_free(&k);
   return status;
 }

@@ -29,7 +29,7 @@ static taper_status lower_source(model_loaded *m, const char *source, size_t siz
   front_define *defines = ARENA_ARRAY(a, front_define, options->define_count + 1);
   for (size_t i = 0; i < options->define_count; i++)
     defines[i] = (front_define){options->defines[i].name, options->defines[i].value};
-  front_options front = {.defines = defines, .define_count = options->define_count};
+  front_options front = {.defines = defines, .define_count = options->define_count, .train = options->train};
   front.gates = gates_collect(m, options, &front.gate_count);
   m->priv->front = front_parse(source, size, m->place.source, &front, m->priv->sink);
   if (!m->priv->front) return in_sink(error);
@@ -68,9 +68,11 @@ taper_status model_load(const model_place *place, const model_options *options, 
   char *source = NULL;
   size_t size = 0;
   bool tir = place->kind == MODEL_TIR;
-  TAPER_TRY(file_read(place->source, SOURCE_LIMIT, &source, &size, error));
+  if (!options->text) TAPER_TRY(file_read(place->source, SOURCE_LIMIT, &source, &size, error));
+  const char *words = options->text ? options->text : source;
+  if (options->text) size = options->text_size;
   taper_status status =
-      tir ? parse_tir(out, source, size, options, error) : lower_source(out, source, size, options, error);
+      tir ? parse_tir(out, words, size, options, error) : lower_source(out, words, size, options, error);
   free(source);
   TAPER_TRY(status);
   out->name = arena_strdup(&out->priv->memory, ir_module_name(out->module));
@@ -90,6 +92,8 @@ void model_free(model_loaded *m) {
   free(m->priv);
   *m = (model_loaded){0};
 }
+
+const front_model *model_front(const model_loaded *m) { return m->priv ? m->priv->front : NULL; }
 
 bool model_print_ast(const model_loaded *m, text *out) {
   if (!m->priv || !m->priv->front) return false;

@@ -41,6 +41,9 @@ typedef struct model_options {
   bool need_weights;    /* the command computes: missing weights, NaN and infinity in them are errors */
   bool ignore_weights;  /* the source alone is looked at */
   bool allow_nonfinite; /* with need_weights: NaN and infinity pass */
+  bool train;           /* weights become params; those that the weights leave out keep their initial values */
+  const char *text;     /* in place of what the source file says (messages still name the file); NULL: none */
+  size_t text_size;
 } model_options;
 
 /* Zeroed: empty. Strings and the module live until model_free. */
@@ -62,6 +65,8 @@ typedef struct model_loaded {
 taper_status model_load(const model_place *place, const model_options *options, diag_sink *sink, model_loaded *out,
                         taper_error *error);
 void model_free(model_loaded *m);
+/* What the source says, for who looks at it again; NULL: IR text. Lives as long as the model. */
+const struct front_model *model_front(const model_loaded *m);
 /* The canonical form of the source (--emit=ast). false: the model has no .tmodel source. */
 bool model_print_ast(const model_loaded *m, text *out);
 

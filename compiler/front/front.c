@@ -26,6 +26,8 @@ static void check(front_model *f, const front_options *options, diag_sink *sink)
   front_resolve(&c);
   front_value *params = ARENA_ARRAY(&f->memory, front_value, f->model.param_count + 1);
   front_params(&c, options, true, params);
+  f->param_kinds = ARENA_ARRAY(&f->memory, int, f->model.param_count + 1);
+  for (uint32_t i = 0; i < f->model.param_count; i++) f->param_kinds[i] = (int)params[i].kind;
   front_check_train(&c, options, params, &f->train);
 }
 
@@ -54,3 +56,4 @@ void front_free(front_model *f) {
 }
 
 const char *front_tokenizer(const front_model *f) { return f->train.tokenizer; }
+const front_train *front_train_section(const front_model *f) { return &f->train; }

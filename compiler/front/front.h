@@ -2,6 +2,7 @@
 #ifndef TAPERC_FRONT_H
 #define TAPERC_FRONT_H
 
+#include "compiler/front/train.h"
 #include "compiler/ir/ir.h"
 
 typedef struct front_define { /* -D NAME=VALUE */
@@ -38,5 +39,20 @@ void front_print_ast(const front_model *f,
 ir_module *front_lower(const front_model *f, const front_options *options, diag_sink *sink);
 /* What the train section says: "bytes", "sentencepiece", ...; "none" where it says nothing. */
 const char *front_tokenizer(const front_model *f);
+/* The whole of it, with its defaults. Lives as long as the model. */
+const front_train *front_train_section(const front_model *f);
+
+/* A live norm that becomes a taper norm: the place of its call (ir_loc_of the op), and its gate. */
+typedef struct front_taper_norm {
+  diag_loc loc;
+  const char *gate;
+} front_taper_norm;
+/* The source text with `defines` as the defaults of its parameters, the calls of norms[0..norm_count) made taper norms,
+   and their gates declared where the source lacks them. Everything else, comments too, stays as it was written. */
+void front_rewrite(const front_model *f, const front_define *defines, size_t define_count,
+                   const front_taper_norm *norms, size_t norm_count, text *out);
+/* The name for a gate that front_rewrite declares or finds: `wanted`, or one near it where that is the name of
+   something else than a single gate. In `a`, or `wanted` itself. */
+const char *front_gate_name(const front_model *f, const char *wanted, arena *a);
 
 #endif

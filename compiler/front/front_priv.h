@@ -19,6 +19,7 @@ struct front_model {
   front_source source;
   ast_model model;
   front_train train;
+  int *param_kinds; /* front_kind of each model parameter, by slot */
 };
 
 typedef struct front_ctx {
