@@ -46,6 +46,8 @@ install: all
 	ln -sf libtaper.so.0 $(DESTDIR)$(PREFIX)/lib/libtaper.so
 	install -m 644 runtime/taper.h $(DESTDIR)$(PREFIX)/include/taper.h
 	install -m 644 examples/*.tmodel examples/*.c examples/*.cpp $(DESTDIR)$(PREFIX)/share/taperc/examples/
+	install -d $(DESTDIR)$(PREFIX)/share/taperc/examples/recipes
+	install -m 644 examples/recipes/* $(DESTDIR)$(PREFIX)/share/taperc/examples/recipes/
 	install -m 644 README.md CONTRIBUTING.md LICENSE CHANGELOG.md $(DESTDIR)$(PREFIX)/share/doc/taperc/
 	install -m 644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/taperc/docs/
 	install -m 644 docs/adr/*.md $(DESTDIR)$(PREFIX)/share/doc/taperc/docs/adr/
