@@ -132,6 +132,9 @@ void cli_put_ids(text *out, const int32_t *ids, size_t n);
 /* ---- models that compute ---- */
 /* Opens c->args[at] with the shared options in force: a package as it is, anything else compiled in passing. */
 int cli_open(cli *c, size_t at, build_opened *out);
+/* cli_open and cli_open_data together. With --clamp-rows, where the weights do not say which rows training read, those
+   that the data reads count as used. */
+int cli_open_with_data(cli *c, size_t at, const char *path, build_opened *out, corpus **out_data);
 /* A package is compiled already: options that only act on a compilation are a usage error with one. */
 int cli_check_package_options(cli *c, const model_place *place);
 int cli_open_place(cli *c, const model_place *place, build_opened *out);

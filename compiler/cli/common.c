@@ -34,7 +34,8 @@ static const struct argp_option common_options[] = {
      CLI_ACT_BUILD},
     {"untie", KEY_UNTIE, NULL, 0, "write a separate head with the final scale folded in", CLI_ACT_BUILD},
     {"split-scale", KEY_SPLIT, NULL, 0, "carry the square root of the final scale in the tied table", CLI_ACT_BUILD},
-    {"clamp-rows", KEY_CLAMP, "K", 0, "clamp looked-up rows to K times the median norm (not built yet)", CLI_ACT_BUILD},
+    {"clamp-rows", KEY_CLAMP, "K", 0,
+     "look up no row of the token table longer than K times the median of the trained ones", CLI_ACT_BUILD},
     {"cc", KEY_CC, "CC", 0, "C compiler, a name or path (default gcc)", CLI_ACT_CC},
     {"no-cache", KEY_NO_CACHE, NULL, 0, "neither read nor write the image cache", CLI_ACT_CC},
     {NULL, 'o', "FILE", 0, "write there", CLI_ACT_OUTPUT},
@@ -144,6 +145,15 @@ static int set_level(cli *c, const char *value) {
   return CLI_OK;
 }
 
+static int set_clamp(cli *c, const char *value) {
+  double k = 0;
+  int bad = cli_parse_real(c, "--clamp-rows", value, 0, HUGE_VAL, &k);
+  if (bad) return bad;
+  if (k <= 0) return cli_fail(c, CLI_USAGE, "option '--clamp-rows': '%s' is not above 0; give e.g. 2", value);
+  c->build.pass.clamp_rows = k;
+  return CLI_OK;
+}
+
 static int set_device(cli *c, const char *where, const char *value) {
   if (strcmp(value, "cpu") == 0) return CLI_OK;
   uint64_t n;
@@ -207,7 +217,7 @@ int cli_common_option(cli *c, int key, const char *value, bool *out_known) {
     mark(c, CLI_ACT_BUILD, "--split-scale");
     c->build.pass.split_scale = true;
     break;
-  case KEY_CLAMP: return cli_not_built(c, "option '--clamp-rows'");
+  case KEY_CLAMP: mark(c, CLI_ACT_BUILD, "--clamp-rows"); return set_clamp(c, value);
   case KEY_CC:
     mark(c, CLI_ACT_CC, "--cc");
     if (!*value) return cli_fail(c, CLI_USAGE, "option '--cc': '' is not a compiler; give its name or path");

@@ -143,8 +143,7 @@ static int run(cli *c) {
   eval_result r = {0};
   taper_model_info info = {.size = sizeof info};
   c->model.need_weights = true;
-  int bad = cli_open(c, 0, &b);
-  if (!bad) bad = cli_open_data(c, &b, o->data, 1, &data);
+  int bad = cli_open_with_data(c, 0, o->data, &b, &data);
   if (!bad) bad = cli_session(c, &b, "-c", o->context, &session);
   if (!bad) {
     r.bytes = corpus_text_bytes(data);

@@ -72,6 +72,7 @@ static int optimise(cli *c, opt_own *o, model_loaded *m) {
   text report = {0};
   bool bug = false, fine = true;
   o->run.report = &report;
+  build_used_rows(m, &c->build.pass);
   if (o->passes) fine = pipeline_run(m->module, o->passes, &c->build.pass, &o->run, c->sink, &bug);
   cli_flush(c);
   if (report.size) fwrite(report.data, 1, report.size, stderr);

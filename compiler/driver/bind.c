@@ -1,6 +1,7 @@
 /* Weights -> the module's constants: each tensor once, shapes checked, nothing missing, nothing left over. */
 #include "compiler/driver/model_priv.h"
 #include "runtime/base/hash.h"
+#include <math.h>
 #include <string.h>
 
 static diag_loc at_file(model_loaded *m, const char *file) {
@@ -182,6 +183,20 @@ static bool is_seen(const weight_set *set, const weight *w) {
   return of && of->tensor->rank == 2 && of->tensor->shape[0] == t->shape[0];
 }
 
+/* Median and 99.9 % of the residual scale before the head, as training or a scan measured them. */
+static bool take_scale(model_loaded *m, const weight *w) {
+  const st_tensor *t = w->tensor;
+  double v[2];
+  if (strcmp(t->name, "taper.scale") != 0 || t->dtype != ST_F32 || t->rank != 1 || t->elements != 2) return false;
+  st_read_f64(t, 0, 2, v);
+  bool sound = v[0] > 0 && v[1] >= v[0] && isfinite(v[1]);
+  if (sound) m->scale_median = v[0], m->scale_high = v[1];
+  diag_remark(m->priv->sink, "model", !sound, at_file(m, w->file),
+              sound ? "tensor 'taper.scale' says how large the residual stream is before the head"
+                    : "tensor 'taper.scale' holds no two rising positive numbers and is not used");
+  return true;
+}
+
 static void report_unread(model_loaded *m) {
   weight_set *set = &m->priv->weights;
   size_t cursor = 0;
@@ -192,12 +207,10 @@ static void report_unread(model_loaded *m) {
                   "tensor '%s' says how often each id was read in training", w->tensor->name);
       continue;
     }
+    if (take_scale(m, w)) continue;
     diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, w->file),
                 "tensor '%s': nothing in the model reads it; remove it, or name it in the model", w->tensor->name);
   }
-  if (weights_metadata(set, "taper.scale"))
-    diag_remark(m->priv->sink, "model", false, at_file(m, set->path),
-                "the metadata key 'taper.scale' is known and not used yet");
 }
 
 static void tell_unbound(model_loaded *m, ir_value v) {

@@ -15,10 +15,18 @@ static taper_status in_sink(taper_error *error, bool bug) {
   return bug ? TAPER_INTERNAL : TAPER_INVALID;
 }
 
+void build_used_rows(const model_loaded *m, pass_options *pass) {
+  size_t n;
+  const unsigned char *used = pass->clamp_rows > 0 ? model_used_rows(m, &n) : NULL;
+  if (used) pass->used_rows = used, pass->used_count = n;
+}
+
 taper_status build_passes(model_loaded *m, const build_options *options, diag_sink *sink, taper_error *error) {
   pass_run_options run = {0};
+  pass_options pass = options->pass;
   bool bug = false;
-  return pipeline_run(m->module, NULL, &options->pass, &run, sink, &bug) ? TAPER_OK : in_sink(error, bug);
+  build_used_rows(m, &pass);
+  return pipeline_run(m->module, NULL, &pass, &run, sink, &bug) ? TAPER_OK : in_sink(error, bug);
 }
 
 taper_status build_lower(model_loaded *m, const build_options *options, diag_sink *sink, plan **out,

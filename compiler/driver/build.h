@@ -30,6 +30,9 @@ typedef struct build_result {
   char model_hash[33];
 } build_result;
 
+/* Of --clamp-rows: which rows were used, by the weights where they say so; else what *pass says already (the ids of the
+   command's own data) stays. */
+void build_used_rows(const model_loaded *m, pass_options *pass);
 /* Runs the default pipeline over the model's module. */
 taper_status build_passes(model_loaded *m, const build_options *options, diag_sink *sink, taper_error *error);
 /* The same, and plans the module. */

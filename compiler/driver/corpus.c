@@ -58,7 +58,8 @@ static uint64_t predicted_bytes(const corpus *c, const corpus_options *o) {
     if (!c->files[i].text) return 0;
     bytes += c->files[i].bytes;
   }
-  uint64_t first = c->files[0].ids.count ? tokenizer_piece(o->tokenizer, (int32_t)corpus_id(&c->files[0].ids, 0), piece) : 0;
+  uint64_t first =
+      c->files[0].ids.count ? tokenizer_piece(o->tokenizer, (int32_t)corpus_id(&c->files[0].ids, 0), piece) : 0;
   return bytes > first ? bytes - first : 0;
 }
 

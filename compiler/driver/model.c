@@ -81,6 +81,19 @@ taper_status model_load(const model_place *place, const model_options *options, 
   return bind_weights(out, options, error);
 }
 
+const unsigned char *model_used_rows(const model_loaded *m, size_t *out_n) {
+  *out_n = 0;
+  if (!m->seen) return NULL;
+  unsigned char *used = ARENA_ARRAY(&m->priv->memory, unsigned char, m->seen->elements + 1);
+  for (uint64_t v = 0; v < m->seen->elements; v++) {
+    double times = 0;
+    st_read_f64(m->seen, v, 1, &times);
+    used[v] = times > 0;
+  }
+  *out_n = (size_t)m->seen->elements;
+  return used;
+}
+
 void model_free(model_loaded *m) {
   if (!m->priv) return;
   ir_module_free(m->module);

@@ -57,8 +57,14 @@ typedef struct model_loaded {
   const char *gates, *params; /* JSON objects: gate name -> number or array; parameter -> number */
   size_t disabled_norms;      /* norms whose eps makes them a constant gain */
   const st_tensor *seen; /* `<table>.seen`: how often an id was read in training; NULL where the weights do not say */
+  double scale_median,
+      scale_high; /* `taper.scale`: s(h) before the head, median and 99.9 %; 0: the weights do not say */
   struct model_private *priv;
 } model_loaded;
+
+/* Which rows of the token table were read in training: count above 0 in `seen`. Owned by the model; NULL where the weights
+   do not say. *out_n: rows. */
+const unsigned char *model_used_rows(const model_loaded *m, size_t *out_n);
 
 /* Loads everything but a package. Zero *out first; model_free is legal after a failure. On failure either the sink has
    errors and error->message is empty, or error says what failed. */

@@ -13,6 +13,9 @@ typedef struct pass_options {
   pass_norms norms;
   pass_fold fold;
   bool untie, split_scale;
+  double clamp_rows;              /* K; 0: off */
+  const unsigned char *used_rows; /* [used_count] of the token table: was the row read in training? NULL: not known */
+  size_t used_count;
   bool allow_nonfinite; /* fold weights that hold NaN or Inf */
 } pass_options;
 

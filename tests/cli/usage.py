@@ -43,7 +43,10 @@ def command_lines(m):
     yield "--device sim", ["run", m, "--prompt", "x", "--device=sim"], 2, NOT_BUILT
     yield "--device tpu", ["run", m, "--prompt", "x", "--device", "tpu"], 2, "not a device"
     yield "--chat", ["run", m, "--prompt", "x", "--chat"], 2, NOT_BUILT
-    yield "--clamp-rows", ["eval", m, "--data", "x", "--clamp-rows=2"], 2, NOT_BUILT
+    for value in ("0", "-1", "nan", "inf", "x", ""):
+        yield "--clamp-rows %r" % value, ["eval", m, "--data", "x", "--clamp-rows=" + value], 2, "option '--clamp-rows': .*; "
+    yield "--clamp-rows without counts", ["run", m, "--prompt", "x", "--clamp-rows=2"], 1, "no tensor 'wte.seen'; let taperc scan MODEL --data TEXT"
+    yield "--clamp-rows below a live norm", ["eval", m, "--data", m + "/model.tmodel", "--clamp-rows=2", "--gate", "internal=1"], 1, "'layers.0.attn_norm' .* is a live norm"
     yield "--target cuda", ["compile", m, "--target", "cuda"], 2, NOT_BUILT
     yield "--target gpu", ["compile", m, "--target", "gpu"], 2, "'gpu' is not one of its words"
     for dtype in ("bf16", "f16", "w8a8", "w8a32", "w4a8"):

@@ -235,6 +235,7 @@ static void test_pipeline_choice(void **unused) {
       {{.level = 1, .split_scale = true},
        "infer verify detect-taper detect-disabled split-scale fold-scale fuse-final-scale fold-const dce "
        "cache-attention fuse-epilogue"},
+      {{.level = 0, .clamp_rows = 2}, "infer verify clamp-rows cache-attention fuse-epilogue"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     text t = {0};
