@@ -63,7 +63,7 @@ $(B)/grammar/tmodel.lex.o: $(B)/grammar/tmodel.lex.c $(B)/grammar/tmodel.tab.h
 $(call objs,compiler/front): | $(B)/grammar/tmodel.tab.h
 
 # templates (and abi.h, which heads every emitted source) are carried inside the compiler
-TEMPLATES := $(sort $(wildcard templates/cpu/*.c templates/cpu/*.h)) runtime/abi/abi.h
+TEMPLATES := $(sort $(wildcard templates/cpu/*.c templates/cpu/*.h templates/cpu/train/*.h)) runtime/abi/abi.h runtime/abi/train_abi.h
 $(B)/templates/embedded.c: $(TEMPLATES) tests/lint/embed.sh
 	@mkdir -p $(@D)
 	$(Q)sh tests/lint/embed.sh $(TEMPLATES) > $@.tmp && mv $@.tmp $@
@@ -86,6 +86,14 @@ UNIT := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/test_*.c)))
 $(B)/tests/unit/%: tests/unit/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group $(ALL_LDFLAGS) -lcmocka -ljansson -lm -lpthread -ldl
+# the kernels of training, for each vector width, as an image is compiled
+KERNEL_CFLAGS := -std=gnu11 -I. $(CFLAGS_$(VARIANT)) -O3 -fno-builtin -fno-math-errno -fno-trapping-math -ffp-contract=fast -w
+TRAIN_KERNELS := $(foreach v,v2 v3 v4,$(B)/tests/unit/train/kernels_$(v).o)
+$(B)/tests/unit/train/kernels_%.o: tests/unit/train/kernels.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(KERNEL_CFLAGS) $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-$*) -DKERNELS=train_kernels_$* -DKERNELS_NAME='"$*"' -MMD -MP -c $< -o $@
+$(B)/tests/unit/test_train_kernels: tests/unit/test_train_kernels.c $(TRAIN_KERNELS)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(TRAIN_KERNELS) $(ALL_LDFLAGS) -lcmocka -lm
 .PHONY: unit
 unit: $(UNIT)
 

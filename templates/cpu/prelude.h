@@ -20,6 +20,13 @@
 #define STAGE LOCAL
 #endif
 
+/* Before a loop of a constant number of turns (at most 32) over values that stay in registers. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+
 typedef float vf __attribute__((vector_size(VL * 4)));
 typedef int32_t vi __attribute__((vector_size(VL * 4)));
 typedef float vf_any __attribute__((vector_size(VL * 4), aligned(4), may_alias));

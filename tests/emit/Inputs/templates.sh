@@ -9,6 +9,14 @@ for f in rows linear segment attention; do
     done
   done
 done
+for f in "$1"/templates/cpu/train/*.h; do
+  for m in x86-64 x86-64-v3 x86-64-v4; do
+    for c in gcc clang; do
+      $c -std=gnu11 -O1 -Wall -Wextra -Werror -Wno-pass-failed -march=$m -ffreestanding -fno-builtin -fno-math-errno \
+        -fno-stack-protector "-I$1" -x c -c -o "$2.o" "$f"
+    done
+  done
+done
 grep -oh 'P_[A-Z_]*' "$1"/templates/cpu/*.c | sort -u > "$2.used"
 sed -n 's/^PARAM(\(P_[A-Z_]*\),.*/\1/p' "$1/templates/params.def" | sort -u > "$2.listed"
 diff "$2.used" "$2.listed"
