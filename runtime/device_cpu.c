@@ -139,12 +139,12 @@ static taper_status cpu_open(const package *p, const taper_model_options *o, con
   uint32_t row_cap = o->chunk_rows ? o->chunk_rows : DEFAULT_CHUNK;
   if (row_cap > MAX_CHUNK)
     return TAPER_FAIL(error, TAPER_INVALID, "option 'chunk_rows' is %u; at most %d", row_cap, MAX_CHUNK);
-  TAPER_TRY(package_choose_image(p, o->image, &which, error));
+  TAPER_TRY(package_choose_image(p, PACKAGE_DECODE, o->image, &which, error));
   cpu_device *d = memory_zalloc(allocator, 1, sizeof(*d));
   if (!d) return memory_exhausted(error, "the device", sizeof(*d));
   d->base.ops = &device_cpu;
   d->allocator = *allocator;
-  d->code.fd = -1;
+  d->code.object.fd = -1;
   pool_options options = {o->threads, o->spin_us, o->cpus, o->cpu_count};
   taper_status status = pool_new(&options, allocator, &d->workers, error);
   if (status == TAPER_OK) status = load_weights(d, p, which, row_cap, error);

@@ -1,107 +1,9 @@
 #include "runtime/image.h"
 #include "runtime/base/checked.h"
-#include <dlfcn.h>
-#include <elf.h>
-#include <errno.h>
-#include <link.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#ifndef MFD_EXEC
-#define MFD_EXEC 0x0010u
-#endif
 
 enum { MAX_TABLE = 1 << 20 };
-
-/* Whether an ELF file is one this process can load and none of its headers points beyond its end. */
-static bool elf_is_sound(const uint8_t *data, uint64_t size) {
-  Elf64_Ehdr h;
-  if (size < sizeof(h)) return false;
-  memcpy(&h, data, sizeof(h));
-  if (memcmp(h.e_ident, ELFMAG, SELFMAG) != 0 || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_type != ET_DYN) return false;
-#if defined(__x86_64__)
-  if (h.e_machine != EM_X86_64 || h.e_ident[EI_DATA] != ELFDATA2LSB) return false;
-#endif
-  uint64_t end;
-  if (h.e_phentsize != sizeof(Elf64_Phdr) || h.e_phnum == 0) return false;
-  if (!checked_add_u64(h.e_phoff, (uint64_t)h.e_phnum * sizeof(Elf64_Phdr), &end) || end > size) return false;
-  for (unsigned i = 0; i < h.e_phnum; i++) {
-    Elf64_Phdr ph;
-    memcpy(&ph, data + h.e_phoff + i * sizeof(ph), sizeof(ph));
-    if (!checked_add_u64(ph.p_offset, ph.p_filesz, &end) || end > size) return false;
-  }
-  return true;
-}
-
-static int open_memory_file(void) {
-  int fd = memfd_create("taper-image", MFD_CLOEXEC | MFD_EXEC);
-  if (fd < 0 && errno == EINVAL) fd = memfd_create("taper-image", MFD_CLOEXEC); /* Linux before 6.3 */
-  return fd;
-}
-
-static bool write_all(int fd, const uint8_t *data, uint64_t size) {
-  while (size > 0) {
-    ssize_t n = write(fd, data, size < (1u << 30) ? size : 1u << 30);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    data += n, size -= (uint64_t)n;
-  }
-  return true;
-}
-
-/* The loaded object's readable memory, against which every pointer of the table is checked. */
-typedef struct extent {
-  uintptr_t base;
-
-  uintptr_t first[16], end[16];
-  unsigned count;
-} extent;
-
-static int find_segments(struct dl_phdr_info *info, size_t size, void *user) {
-  (void)size;
-  extent *x = user;
-  if (info->dlpi_addr != x->base) return 0;
-  for (unsigned i = 0; i < info->dlpi_phnum && x->count < 16; i++) {
-    const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
-    if (ph->p_type != PT_LOAD || !(ph->p_flags & PF_R)) continue;
-    x->first[x->count] = x->base + ph->p_vaddr;
-    x->end[x->count++] = x->base + ph->p_vaddr + ph->p_memsz;
-  }
-  return 1;
-}
-
-static const extent *find_extent(void *handle, extent *out) {
-  struct link_map *map = NULL;
-  memset(out, 0, sizeof(*out));
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map) return NULL;
-  out->base = map->l_addr;
-  dl_iterate_phdr(find_segments, out);
-  return out->count ? out : NULL;
-}
-
-static bool holds_address(const extent *x, uint64_t at, uint64_t bytes) {
-  uint64_t end;
-  if (!checked_add_u64(at, bytes, &end)) return false;
-  for (unsigned i = 0; i < x->count; i++) {
-    if (at >= x->first[i] && end <= x->end[i]) return true;
-  }
-  return false;
-}
-
-static bool holds(const extent *x, const void *p, uint64_t count, uint64_t size) {
-  uint64_t bytes;
-  return checked_mul_u64(count, size, &bytes) && holds_address(x, (uintptr_t)p, bytes);
-}
-
-static bool holds_string(const extent *x, const char *s) {
-  for (unsigned i = 0; i < x->count; i++) {
-    if ((uintptr_t)s >= x->first[i] && (uintptr_t)s < x->end[i]) return memchr(s, 0, x->end[i] - (uintptr_t)s) != NULL;
-  }
-  return false;
-}
 
 #define DAMAGED "; the package is damaged, compile it again"
 #define CHECK(condition, ...)                                                                                          \
@@ -109,7 +11,7 @@ static bool holds_string(const extent *x, const char *s) {
     if (!(condition)) return TAPER_FAIL(error, TAPER_INVALID, __VA_ARGS__);                                            \
   } while (0)
 
-static taper_status check_counts(const taper_image *t, const package *p, const extent *x, taper_error *error) {
+static taper_status check_counts(const taper_image *t, const package *p, const object_extent *x, taper_error *error) {
   CHECK(t->magic == TAPER_ABI_MAGIC, "its table begins with 0x%08x, not 0x%08x" DAMAGED, t->magic, TAPER_ABI_MAGIC);
   if (t->abi_version != TAPER_ABI_VERSION)
     return TAPER_FAIL(error, TAPER_UNSUPPORTED,
@@ -124,16 +26,17 @@ static taper_status check_counts(const taper_image *t, const package *p, const e
             t->state_count <= MAX_TABLE && t->rotary_count <= MAX_TABLE && t->probe_count <= MAX_TABLE,
         "its tables have %u stages, %u weights, %u states, %u rotary tables, %u probes" DAMAGED, t->stage_count,
         t->weight_count, t->state_count, t->rotary_count, t->probe_count);
-  CHECK(holds(x, t->stages, t->stage_count, sizeof(taper_stage)), "its table of stages lies outside of it" DAMAGED);
-  CHECK(holds(x, t->weights, t->weight_count, sizeof(taper_weight_desc)) || !t->weight_count,
+  CHECK(object_holds(x, t->stages, t->stage_count, sizeof(taper_stage)),
+        "its table of stages lies outside of it" DAMAGED);
+  CHECK(object_holds(x, t->weights, t->weight_count, sizeof(taper_weight_desc)) || !t->weight_count,
         "its table of weights lies outside of it" DAMAGED);
-  CHECK(holds(x, t->states, t->state_count, sizeof(taper_state_desc)) || !t->state_count,
+  CHECK(object_holds(x, t->states, t->state_count, sizeof(taper_state_desc)) || !t->state_count,
         "its table of states lies outside of it" DAMAGED);
-  CHECK(holds(x, t->rotary, t->rotary_count, sizeof(taper_rotary_desc)) || !t->rotary_count,
+  CHECK(object_holds(x, t->rotary, t->rotary_count, sizeof(taper_rotary_desc)) || !t->rotary_count,
         "its rotary table lies outside of it" DAMAGED);
-  CHECK(holds(x, t->probes, t->probe_count, sizeof(taper_probe_desc)) || !t->probe_count,
+  CHECK(object_holds(x, t->probes, t->probe_count, sizeof(taper_probe_desc)) || !t->probe_count,
         "its table of probes lies outside of it" DAMAGED);
-  CHECK(holds_string(x, t->model) && strcmp(t->model, p->model) == 0,
+  CHECK(object_holds_string(x, t->model) && strcmp(t->model, p->model) == 0,
         "it was emitted from another model than the package's weights" DAMAGED);
   uint64_t end;
   CHECK(t->row_floats <= INT32_MAX && t->scratch_floats <= INT32_MAX && t->scratch_per_pos <= INT32_MAX &&
@@ -151,16 +54,12 @@ bool image_packed_floats(const taper_weight_desc *w, uint64_t *out) {
   return checked_mul_u64(lines, cols, out);
 }
 
-static bool is_weight(const char *tensor) {
-  return strncmp(tensor, "taper.", 6) != 0 && strncmp(tensor, "__pad.", 6) != 0;
-}
-
-static taper_status check_weight(const taper_weight_desc *w, uint32_t i, const package *p, const extent *x,
+static taper_status check_weight(const taper_weight_desc *w, uint32_t i, const package *p, const object_extent *x,
                                  taper_error *error) {
-  CHECK(holds_string(x, w->tensor), "weight %u: its name lies outside of the image" DAMAGED, i);
+  CHECK(object_holds_string(x, w->tensor), "weight %u: its name lies outside of the image" DAMAGED, i);
   const st_tensor *t = st_find(&p->file, w->tensor);
   CHECK(t, "weight %u: the package has no tensor '%.80s'" DAMAGED, i, w->tensor);
-  CHECK(is_weight(w->tensor), "weight %u: '%.80s' is no weight" DAMAGED, i, w->tensor);
+  CHECK(package_is_weight(w->tensor), "weight %u: '%.80s' is no weight" DAMAGED, i, w->tensor);
   if (t->dtype != ST_F32)
     return TAPER_FAIL(error, TAPER_UNSUPPORTED, "tensor '%.80s' is %s; this library runs F32 weights", w->tensor,
                       st_dtype_name(t->dtype));
@@ -177,10 +76,10 @@ static taper_status check_weight(const taper_weight_desc *w, uint32_t i, const p
   return TAPER_OK;
 }
 
-static taper_status check_probe(const taper_probe_desc *d, uint32_t i, const taper_image *t, const extent *x,
+static taper_status check_probe(const taper_probe_desc *d, uint32_t i, const taper_image *t, const object_extent *x,
                                 taper_error *error) {
   uint64_t end;
-  CHECK(holds_string(x, d->name), "probe %u: its name lies outside of the image" DAMAGED, i);
+  CHECK(object_holds_string(x, d->name), "probe %u: its name lies outside of the image" DAMAGED, i);
   CHECK(d->stage < t->stage_count || d->stage == TAPER_ABI_NONE, "probe %u: stage %u of %u" DAMAGED, i, d->stage,
         t->stage_count);
   CHECK(d->width == t->width, "probe %u: width %u, the model's is %u" DAMAGED, i, d->width, t->width);
@@ -200,32 +99,32 @@ static taper_status check_all_read(const taper_image *t, const package *p, taper
   if (!read) return memory_exhausted(error, "the list of weights", p->file.count);
   for (uint32_t i = 0; i < t->weight_count; i++) read[st_find(&p->file, t->weights[i].tensor) - p->file.tensors] = 1;
   size_t i = 0;
-  while (i < p->file.count && (read[i] || !is_weight(p->file.tensors[i].name))) i++;
+  while (i < p->file.count && (read[i] || !package_is_weight(p->file.tensors[i].name))) i++;
   memory_free(&p->allocator, read);
   CHECK(i == p->file.count, "tensor '%.80s': nothing in it reads this weight" DAMAGED, p->file.tensors[i].name);
   return TAPER_OK;
 }
 
-static taper_status check_table(const taper_image *t, const package *p, const extent *x, taper_error *error) {
-  CHECK(holds(x, t, 1, sizeof(*t)), "its table lies outside of it" DAMAGED);
+static taper_status check_table(const taper_image *t, const package *p, const object_extent *x, taper_error *error) {
+  CHECK(object_holds(x, t, 1, sizeof(*t)), "its table lies outside of it" DAMAGED);
   TAPER_TRY(check_counts(t, p, x, error));
   for (uint32_t i = 0; i < t->stage_count; i++) {
     const taper_stage *s = &t->stages[i];
-    CHECK(holds_string(x, s->name), "stage %u: its name lies outside of the image" DAMAGED, i);
-    CHECK(holds_address(x, (uintptr_t)s->fn, 1) && (!s->args || holds(x, s->args, 1, 1)),
+    CHECK(object_holds_string(x, s->name), "stage %u: its name lies outside of the image" DAMAGED, i);
+    CHECK(object_holds_address(x, (uintptr_t)s->fn, 1) && (!s->args || object_holds(x, s->args, 1, 1)),
           "stage %u '%.80s' lies outside of the image" DAMAGED, i, s->name);
     CHECK(!(s->flags & ~TAPER_STAGE_PROBES), "stage %u '%.80s': unknown flags %#x" DAMAGED, i, s->name, s->flags);
   }
   for (uint32_t i = 0; i < t->weight_count; i++) TAPER_TRY(check_weight(&t->weights[i], i, p, x, error));
   TAPER_TRY(check_all_read(t, p, error));
   for (uint32_t i = 0; i < t->state_count; i++) {
-    CHECK(holds_string(x, t->states[i].name), "state %u: its name lies outside of the image" DAMAGED, i);
+    CHECK(object_holds_string(x, t->states[i].name), "state %u: its name lies outside of the image" DAMAGED, i);
     CHECK(t->states[i].floats_per_pos >= 1 && t->states[i].floats_per_pos <= INT32_MAX,
           "state %u: %u floats a position" DAMAGED, i, t->states[i].floats_per_pos);
   }
   for (uint32_t i = 0; i < t->rotary_count; i++) {
     const taper_rotary_desc *r = &t->rotary[i];
-    CHECK(r->pairs >= 1 && r->pairs <= 1u << 20 && holds(x, r->inv_freq, r->pairs, sizeof(double)),
+    CHECK(r->pairs >= 1 && r->pairs <= 1u << 20 && object_holds(x, r->inv_freq, r->pairs, sizeof(double)),
           "rotary table %u: %u pairs" DAMAGED, i, r->pairs);
     bool finite = isfinite(r->magnitude);
     for (uint32_t k = 0; k < r->pairs; k++) finite = finite && isfinite(r->inv_freq[k]);
@@ -235,41 +134,19 @@ static taper_status check_table(const taper_image *t, const package *p, const ex
   return TAPER_OK;
 }
 
-static taper_status load(const package *p, const package_image *which, image_code *out, taper_error *error) {
-  const st_tensor *object = which->object;
-  if (!elf_is_sound(object->data, object->bytes))
-    return TAPER_FAIL(error, TAPER_INVALID, "not a shared object for this machine; compile the package again");
-  out->fd = open_memory_file();
-  if (out->fd < 0 || !write_all(out->fd, object->data, object->bytes))
-    return TAPER_FAIL(error, errno == ENOMEM || errno == ENOSPC ? TAPER_NOMEM : TAPER_IO,
-                      "cannot put %llu bytes of code in memory: %s; free some memory and allow memory files",
-                      (unsigned long long)object->bytes, strerror(errno));
-  char path[64];
-  snprintf(path, sizeof(path), "/proc/self/fd/%d", out->fd);
-  out->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!out->handle) {
-    const char *cause = dlerror();
-    return TAPER_FAIL(error, TAPER_IO,
-                      "the system cannot load it: %.200s; /proc must be mounted and memory files executable",
-                      cause ? cause : "?");
-  }
-  out->table = dlsym(out->handle, "taper_image");
-  extent x;
-  if (!out->table || !find_extent(out->handle, &x))
-    return TAPER_FAIL(error, TAPER_INVALID, "it has no table 'taper_image'; compile the package again");
-  return check_table(out->table, p, &x, error);
-}
-
 taper_status image_load(const package *p, const package_image *which, image_code *out, taper_error *error) {
-  *out = (image_code){.fd = -1};
-  taper_status status = load(p, which, out, error);
+  const void *table = NULL;
+  *out = (image_code){.object = {.fd = -1}};
+  taper_status status =
+      object_load(which->object->data, which->object->bytes, "taper_image", &out->object, &table, error);
+  out->table = table;
+  if (status == TAPER_OK) status = check_table(out->table, p, &out->object.extent, error);
   if (status == TAPER_OK) return status;
   image_unload(out);
   return taper_add_context(error, status, "%s: image '%s'", p->path, which->name);
 }
 
 void image_unload(image_code *i) {
-  if (i->handle) dlclose(i->handle);
-  if (i->fd >= 0) close(i->fd);
-  *i = (image_code){.fd = -1};
+  object_unload(&i->object);
+  i->table = NULL;
 }

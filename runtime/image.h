@@ -3,11 +3,11 @@
 #define TAPER_IMAGE_H
 
 #include "runtime/abi/abi.h"
+#include "runtime/object.h"
 #include "runtime/package.h"
 
 typedef struct image_code {
-  int fd;       /* the code in memory, open as long as it is loaded: a name of the loader belongs to one descriptor */
-  void *handle; /* of dlopen */
+  object_code object;
   const taper_image *table;
 } image_code;
 

@@ -165,21 +165,32 @@ static taper_status read_tokenizer(package *p, taper_error *error) {
   return TAPER_OK;
 }
 
-static taper_status read_image(package *p, const char *word, taper_error *error) {
-  char key[WORD_CAP + 16], feature[WORD_CAP];
+/* What a use of a package is called, in its metadata and in messages. */
+static const struct {
+  const char *word, *list, *key, *object, *is_for, *remedy;
+} uses[] = {
+    [PACKAGE_DECODE] = {"decode", "taper.arch", "taper.cpu.%s", "taper.image.%s", "decoding", "--for decode or both"},
+    [PACKAGE_TRAIN] = {"train", "taper.train", "taper.cpu.train.%s", "taper.train_image.%s", "training",
+                       "--for train or both"},
+};
+
+static taper_status read_image(package *p, package_use use, const char *word, taper_error *error) {
+  char key[WORD_CAP + 24], feature[WORD_CAP];
   for (uint32_t i = 0; i < p->image_count; i++) {
-    if (strcmp(p->images[i].name, word) == 0) return invalid(p, "taper.arch", "names an image twice", error);
+    if (p->images[i].use == use && strcmp(p->images[i].name, word) == 0)
+      return invalid(p, uses[use].list, "names an image twice", error);
   }
-  if (p->image_count == PACKAGE_MAX_IMAGES) return invalid(p, "taper.arch", "names too many images", error);
+  if (p->image_count == PACKAGE_MAX_IMAGES) return invalid(p, uses[use].list, "names too many images", error);
   package_image *image = &p->images[p->image_count++];
   memcpy(image->name, word, strlen(word) + 1);
-  snprintf(key, sizeof(key), "taper.cpu.%s", word);
+  image->use = use;
+  snprintf(key, sizeof(key), uses[use].key, word); // NOLINT: the formats are those of the table
   TAPER_TRY(need(p, key, &image->features, error));
   int more;
   for (const char *s = image->features; (more = next_word(&s, feature)) != 0;) {
     if (more < 0) return invalid(p, key, "is no list of CPU features", error);
   }
-  snprintf(key, sizeof(key), "taper.image.%s", word);
+  snprintf(key, sizeof(key), uses[use].object, word); // NOLINT: as above
   image->object = st_find(&p->file, key);
   if (!image->object) return TAPER_FAIL(error, TAPER_INVALID, "tensor '%s' is missing" DAMAGED, key);
   if (image->object->dtype != ST_U8 || image->object->rank != 1 || image->object->bytes == 0)
@@ -188,16 +199,32 @@ static taper_status read_image(package *p, const char *word, taper_error *error)
   return TAPER_OK;
 }
 
-static taper_status read_images(package *p, taper_error *error) {
+static taper_status read_list(package *p, package_use use, taper_error *error) {
   const char *s;
   char word[WORD_CAP];
   int more;
-  TAPER_TRY(need(p, "taper.arch", &s, error));
+  uint32_t before = p->image_count;
+  TAPER_TRY(need(p, uses[use].list, &s, error));
   while ((more = next_word(&s, word)) != 0) {
-    if (more < 0) return invalid(p, "taper.arch", "is no list of images", error);
-    TAPER_TRY(read_image(p, word, error));
+    if (more < 0) return invalid(p, uses[use].list, "is no list of images", error);
+    TAPER_TRY(read_image(p, use, word, error));
   }
-  return p->image_count ? TAPER_OK : invalid(p, "taper.arch", "names no image", error);
+  return p->image_count > before ? TAPER_OK : invalid(p, uses[use].list, "names no image", error);
+}
+
+static taper_status read_images(package *p, taper_error *error) {
+  const char *purpose = st_metadata(&p->file, "taper.for");
+  bool both = purpose && strcmp(purpose, "both") == 0;
+  if (purpose && !both && strcmp(purpose, "decode") != 0 && strcmp(purpose, "train") != 0)
+    return invalid(p, "taper.for", "is none of decode, train, both", error);
+  for (uint32_t use = PACKAGE_DECODE; use <= PACKAGE_TRAIN; use++) {
+    if (both || strcmp(purpose ? purpose : "decode", uses[use].word) == 0)
+      TAPER_TRY(read_list(p, (package_use)use, error));
+  }
+  p->recipe = st_find(&p->file, "taper.recipe");
+  if (p->recipe && (p->recipe->dtype != ST_U8 || p->recipe->rank != 1))
+    return TAPER_FAIL(error, TAPER_INVALID, "tensor 'taper.recipe' is no text (U8, one dimension)" DAMAGED);
+  return TAPER_OK;
 }
 
 static bool is_padding(const char *name) { return strncmp(name, "__pad.", 6) == 0; }
@@ -231,10 +258,10 @@ static taper_status read_hashes(package *p, taper_error *error) {
 }
 
 static void log_unknown_keys(const package *p, taper_log_fn log, void *user) {
-  static const char *const known[] = {"taper.package", "taper.features",  "taper.name",    "taper.model",
-                                      "taper.target",  "taper.arch",      "taper.machine", "taper.gates",
-                                      "taper.params",  "taper.tokenizer", "taper.options", "taper.versions",
-                                      "taper.hashes",  "taper.end_token", "taper.seal"};
+  static const char *const known[] = {
+      "taper.package", "taper.features",  "taper.name",   "taper.model",     "taper.target",  "taper.arch",
+      "taper.machine", "taper.gates",     "taper.params", "taper.tokenizer", "taper.options", "taper.versions",
+      "taper.hashes",  "taper.end_token", "taper.seal",   "taper.for",       "taper.train"};
   for (size_t i = 0; log && i < p->file.metadata_count; i++) {
     const char *key = p->file.metadata[i].key;
     bool found = strncmp(key, "taper.", 6) != 0 || strncmp(key, "taper.cpu.", 10) == 0;
@@ -347,21 +374,30 @@ static unsigned missing_features(const char *list, char *out, size_t cap) {
   return n;
 }
 
-taper_status package_choose_image(const package *p, const char *name, const package_image **out, taper_error *error) {
+bool package_is_weight(const char *tensor) { return strncmp(tensor, "taper.", 6) != 0 && !is_padding(tensor); }
+
+static taper_status no_such_image(const package *p, package_use use, const char *name, taper_error *error) {
+  const char *list = st_metadata(&p->file, uses[use].list);
+  if (list)
+    return TAPER_FAIL(error, TAPER_INVALID, "%s: there is no image '%.40s'; the package has %s", p->path, name, list);
+  return TAPER_FAIL(error, TAPER_UNSUPPORTED, "%s: the package is not for %s; compile the model with %s", p->path,
+                    uses[use].is_for, uses[use].remedy);
+}
+
+taper_status package_choose_image(const package *p, package_use use, const char *name, const package_image **out,
+                                  taper_error *error) {
   char missing[160], all[600] = "";
   size_t used = 0;
   bool named = false;
   for (uint32_t i = 0; i < p->image_count; i++) {
     const package_image *image = &p->images[i];
-    if (name && strcmp(name, image->name) != 0) continue;
+    if (image->use != use || (name && strcmp(name, image->name) != 0)) continue;
     named = true;
     if (missing_features(image->features, missing, sizeof(missing)) == 0) return *out = image, TAPER_OK;
     int k = snprintf(all + used, sizeof(all) - used, "%s'%s' needs %s", used ? "; " : "", image->name, missing);
     used = k < 0 || (size_t)k >= sizeof(all) - used ? sizeof(all) - 1 : used + (size_t)k;
   }
-  if (!named)
-    return TAPER_FAIL(error, TAPER_INVALID, "%s: there is no image '%.40s'; the package has %s", p->path, name,
-                      st_metadata(&p->file, "taper.arch"));
+  if (!named) return no_such_image(p, use, name, error);
   return TAPER_FAIL(error, TAPER_UNSUPPORTED,
                     "%s: this CPU cannot run the package: %s; compile the model here, or with a lower --arch", p->path,
                     all);

@@ -10,9 +10,12 @@
 
 #define PACKAGE_MAX_IMAGES 64u
 
+typedef enum package_use { PACKAGE_DECODE, PACKAGE_TRAIN } package_use;
+
 typedef struct package_image {
   char name[64];
-  const char *features;    /* comma-separated, as the package says */
+  const char *features; /* comma-separated, as the package says */
+  package_use use;
   const st_tensor *object; /* the ELF shared object */
 } package_image;
 
@@ -23,9 +26,10 @@ typedef struct package {
   tokenizer_kind tokenizer;
   uint32_t vocab, context;
   int32_t end_token;                        /* -1: none */
-  package_image images[PACKAGE_MAX_IMAGES]; /* best first */
-  uint32_t image_count;
-  hash128 *hashes; /* of file.tensors[i]; empty for padding */
+  package_image images[PACKAGE_MAX_IMAGES]; /* best first: those that decode, then those that train */
+  uint32_t image_count;                     /* of both */
+  const st_tensor *recipe;                  /* the text `taper.recipe`; NULL: none */
+  hash128 *hashes;                          /* of file.tensors[i]; empty for padding */
 } package;
 
 /* Opens the file and checks its metadata and tensor list; no byte of the tensors is read. Zero *out first; on failure
@@ -37,9 +41,12 @@ void package_close(package *p);
 /* Compares every tensor's bytes with its hash, the pool's workers side by side (the caller holds its lock). Read pages
  * are given back. */
 taper_status package_verify(const package *p, pool *workers, taper_error *error);
-/* The image of that name, or the best this CPU runs (name NULL). TAPER_UNSUPPORTED names the features that are missing.
- */
-taper_status package_choose_image(const package *p, const char *name, const package_image **out, taper_error *error);
+/* The image for `use` of that name, or the best this CPU runs (name NULL). TAPER_UNSUPPORTED names the features that are
+   missing, or says that the package was compiled for another use. */
+taper_status package_choose_image(const package *p, package_use use, const char *name, const package_image **out,
+                                  taper_error *error);
+/* Whether a tensor is one of the model that decodes, none of the package's own or of training (`taper.` and `__pad.`). */
+bool package_is_weight(const char *tensor);
 /* Whether this CPU has a feature named by a word of runtime/abi/cpu_features.def; an unknown word is a feature it has
  * not. */
 bool package_cpu_has(const char *word);
