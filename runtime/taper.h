@@ -304,10 +304,11 @@ TAPER_API void taper_trainer_get_info(const taper_trainer *trainer, taper_traine
 typedef struct taper_step {
   size_t size;
   uint64_t step;
-  double loss, ce, aux, lr, grad_norm, logit_norm, residual_scale; /* loss = ce + aux; grad_norm before clipping */
-  const char *program;                                             /* "warm", "taper" or "zero" */
-  const float *gates;                                              /* [info.gates] values the step was computed with */
-  int taper_start; /* gates began to taper after this update: c (and s_tgt) were set */
+  double loss, ce, aux, lr, grad_norm; /* loss = ce + aux; grad_norm before clipping */
+  double logit_norm, residual_scale;   /* NaN where the model does not tell it */
+  const char *program;                 /* "warm", "taper" or "zero" */
+  const float *gates;                  /* [info.gates] values the step was computed with */
+  int taper_start;                     /* gates began to taper after this update: c (and s_tgt) were set */
 } taper_step;
 
 /* One optimizer step on recipe.accumulate micro-batches of batch x sequence ids, one after another: tokens and targets
@@ -315,11 +316,12 @@ typedef struct taper_step {
    loss or gradient that is not finite (TAPER_NUMERIC; the message names the step and the tensor), changes nothing. */
 TAPER_API taper_status taper_trainer_step(taper_trainer *trainer, const int32_t *tokens, const int32_t *targets,
                                           taper_step *out, taper_error *error);
-/* Statistics without an update, for gates that start at step 0: call it `calibration_batches` times (8) before the
-   first step. Batch as above. */
+#define TAPER_CALIBRATION_BATCHES 8
+/* Statistics without an update, for gates that start at step 0: before the first step it must be called
+   TAPER_CALIBRATION_BATCHES times, after the last of which those gates begin to taper. Batch as above. */
 TAPER_API taper_status taper_trainer_calibrate(taper_trainer *trainer, const int32_t *tokens, const int32_t *targets,
                                                taper_error *error);
-/* Does the next step need calibration first? */
+/* Does the next step need (another) calibration batch first? */
 TAPER_API int taper_trainer_wants_calibration(const taper_trainer *trainer);
 
 typedef enum taper_gates_at {
@@ -327,7 +329,8 @@ typedef enum taper_gates_at {
   TAPER_GATES_ZERO =
       1 /* scheduled gates taken as 0; before taper start with c as calibrated so far and gammat = gamma */
 } taper_gates_at;
-/* Sum of the cross-entropy over the counted positions of `windows` windows of `length` ids, and their number. */
+/* Sum of the cross-entropy over the counted positions of `windows` windows of `length` ids (at most the context), and their
+   number. TAPER_GATES_ZERO before a gate's first calibration: TAPER_INVALID. */
 TAPER_API taper_status taper_trainer_evaluate(taper_trainer *trainer, const int32_t *tokens, const int32_t *targets,
                                               uint32_t windows, uint32_t length, taper_gates_at gates, double *out_sum,
                                               uint64_t *out_count, taper_error *error);
@@ -338,6 +341,18 @@ TAPER_API taper_status taper_trainer_evaluate(taper_trainer *trainer, const int3
 TAPER_API taper_status taper_trainer_observe(taper_trainer *trainer, const int32_t *tokens, const int32_t *targets,
                                              void (*on_value)(void *user, const char *name, double value), void *user,
                                              taper_error *error);
+
+/* The numbers of one batch of `windows` windows of `length` ids, at gate values of the caller's choice ([info.gates]; NULL:
+   those of the next step): of the program that compares with all gates at 1 (compare; only in packages made for scan), else
+   of the one behind taper_trainer_observe. Norms that have not begun to taper are shown as TAPER_GATES_ZERO shows them.
+   on_value gets means over counted positions, by name; on_rows, where not NULL, results that have a number for every
+   position ([windows][length], padding included): "<norm>.scale_rows", "scale_rows". */
+TAPER_API taper_status taper_trainer_measure(taper_trainer *trainer, int compare, const int32_t *tokens,
+                                             const int32_t *targets, uint32_t windows, uint32_t length,
+                                             const float *gates,
+                                             void (*on_value)(void *user, const char *name, double value),
+                                             void (*on_rows)(void *user, const char *name, const float *rows, size_t n),
+                                             void *user, taper_error *error);
 
 /* Gate element i: its array's name, its index there, the array's length, its value for the next step. */
 TAPER_API void taper_trainer_gate(const taper_trainer *trainer, uint32_t i, const char **out_name, uint32_t *out_index,
