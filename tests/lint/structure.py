@@ -19,7 +19,7 @@ MAY = {
     "compiler/formats": {"compiler/diag"},
     "compiler/schedule": {"compiler/analysis", "compiler/ir", "compiler/diag"},
     "compiler/emit": {"compiler/schedule", "compiler/analysis", "compiler/ir", "compiler/diag", "templates", "compiler/passes/pass.h"},
-    "compiler/driver": {"compiler", "runtime/taper.h", "runtime/bench.h", "runtime/text"},
+    "compiler/driver": {"compiler", "runtime/taper.h", "runtime/bench.h", "runtime/recipe.h", "runtime/text"},
     "compiler/cli": {"compiler/driver", "compiler/diag", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/passes.def", "compiler/formats", "runtime/taper.h", "runtime/text", "runtime/bench.h", "runtime/package.h"},
     "examples": {"taper.h"},
     "templates/cpu": {"templates"},
