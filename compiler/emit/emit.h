@@ -3,6 +3,7 @@
 #define TAPERC_EMIT_H
 
 #include "compiler/schedule/plan.h"
+#include "compiler/schedule/train_plan.h"
 #include "runtime/base/status.h"
 
 typedef struct emit_options {
@@ -14,6 +15,8 @@ typedef struct emit_options {
 
 /* The complete C source of the image, readable, one function per distinct stage. */
 bool emit_source(const plan *p, const char *model_hash, text *out, diag_sink *sink);
+/* The same of training: it exports `taper_train_image` (runtime/abi/train_abi.h). */
+bool emit_train_source(const train_plan *p, const char *model_hash, text *out, diag_sink *sink);
 /* Runs the C compiler (a child process, no shell) and checks the result: no undefined symbols. *out_image from malloc.
    *out_features: comma-separated words of runtime/abi/cpu_features.def that the image needs, from malloc. `want_asm`:
    assembler text instead of an image. */

@@ -30,6 +30,14 @@ typedef enum emit_field_kind {
   FIELD_STATE,
   FIELD_ROTARY,
   FIELD_GATE,
+  FIELD_CHUNK, /* of training: values by their ids, all others by index */
+  FIELD_PARTIAL,
+  FIELD_FIXED,
+  FIELD_PARAM,
+  FIELD_PACK,
+  FIELD_CONST,
+  FIELD_DYNAMIC_GATE,
+  FIELD_RESULT,
   FIELD_KINDS
 } emit_field_kind;
 
@@ -48,6 +56,22 @@ void emit_fields_values(const plan *p, const emit_fields *f, text *out);
 /* The source of stage s as functions called `name` and `name`_0, ...; fields are collected. */
 bool emit_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
                 const char **out_problem);
+
+/* ---- kernel.c: templates/kernels.def ---- */
+typedef enum emit_form { FORM_NONE, FORM_VECTOR, FORM_AXIS, FORM_CODE } emit_form;
+emit_form emit_form_of(ir_opcode op);
+/* Does its statement begin with the place of the result (`$y[0] = ...`)? */
+bool emit_writes_result(ir_opcode op);
+typedef struct emit_code {
+  const ir_module *m;
+  ir_value op;
+  arena *mem;
+  void *user;
+  const char *(*operand)(void *user, size_t i);   /* what stands for $0, $1, ... */
+  const char *(*letter)(void *user, char letter); /* for $y, $n, ... */
+} emit_code;
+/* The code of an op with operands and attributes in it. */
+void emit_kernel(const emit_code *c, text *out);
 
 /* ---- steps.c ---- */
 typedef struct emit_list {
@@ -71,8 +95,8 @@ void emit_string(text *out, const char *s);     /* "..." as C wants it */
 void emit_in_comment(text *out, const char *s); /* never ends the comment */
 
 /* ---- elf.c ---- */
-/* Checks that `image` is a shared object for this kind of machine that exports `taper_image` and needs no symbol and no
- * library. */
+/* Checks that `image` is a shared object for this kind of machine that exports `taper_image` or `taper_train_image` and
+ * needs no symbol and no library. */
 taper_status emit_check_image(const void *image, size_t size, taper_error *error);
 
 /* ---- process.c ---- */

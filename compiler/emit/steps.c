@@ -3,22 +3,11 @@
 #include "compiler/analysis/execution.h"
 #include "compiler/emit/emit_priv.h"
 
-#include <ctype.h>
 #include <string.h>
-
-typedef enum kernel_form { FORM_NONE, FORM_VECTOR, FORM_AXIS, FORM_CODE } kernel_form;
-static const struct {
-  kernel_form form;
-  const char *code;
-} kernels[IR_OP_COUNT] = {
-#define KERNEL(id, form, code) [IR_##id] = {FORM_##form, code},
-#include "templates/kernels.def"
-#undef KERNEL
-};
 
 static ir_value without_kernel(const plan *p, const plan_step *steps, size_t n) {
   for (size_t i = 0; i < n; i++)
-    if (kernels[ir_opcode_of(p->m, steps[i].op)].form == FORM_NONE) return steps[i].op;
+    if (emit_form_of(ir_opcode_of(p->m, steps[i].op)) == FORM_NONE) return steps[i].op;
   return IR_NONE;
 }
 
@@ -48,7 +37,7 @@ typedef struct writer {
 static const plan_step *step_at(const writer *w, size_t i) { return &w->l->steps[i]; }
 static bool by_columns(const writer *w) { return w->l->segment != NULL; }
 static const char *token_row(const writer *w) { return w->l->stage->out_rows ? "t" : "r"; }
-static kernel_form form_of(const writer *w, const plan_step *s) { return kernels[ir_opcode_of(w->m, s->op)].form; }
+static emit_form form_of(const writer *w, const plan_step *s) { return emit_form_of(ir_opcode_of(w->m, s->op)); }
 static ir_value typed(const writer *w, const plan_step *s) {
   return ir_is(w->m, s->op, IR_RETURN) ? ir_operand(w->m, s->op, 0) : s->op;
 }
@@ -165,20 +154,6 @@ static void find_runs(writer *w) {
 }
 
 /* ---- code with operands and attributes in it ---- */
-static void put_attr(writer *w, const plan_step *s, const char *name, size_t n, const char *otherwise, text *out) {
-  ir_attr_key key;
-  char word[64] = {0};
-  if (n >= sizeof word || !ir_attr_find(memcpy(word, name, n), &key)) return;
-  if (key == IR_ATTR_EPS)
-    emit_float(out, ir_eps(w->m, s->op));
-  else if (!ir_has_attr(w->m, s->op, key))
-    text_puts(out, otherwise);
-  else if (ir_attr_kind_of(key) == IR_KIND_INT)
-    text_printf(out, "%lld", (long long)ir_attr_int(w->m, s->op, key, 0));
-  else
-    emit_float(out, ir_attr_float(w->m, s->op, key, 0));
-}
-
 typedef const char *(*operand_text)(writer *w, const plan_step *s, size_t i);
 
 static uint32_t axis_in(const writer *w, const plan_step *s) {
@@ -200,31 +175,27 @@ static const char *letter_text(writer *w, const plan_step *s, char letter, const
   return s->operands[1].index != PLAN_NONE && w->l->p->weights[s->operands[1].index].tiles ? "tiles" : "rows"; /* l */
 }
 
+typedef struct code_of {
+  writer *w;
+  const plan_step *s;
+  const char *y;
+  operand_text operand;
+} code_of;
+
+static const char *operand_of_code(void *user, size_t i) {
+  const code_of *c = user;
+  return i < c->s->operand_count ? c->operand(c->w, c->s, i) : "0";
+}
+static const char *letter_of_code(void *user, char letter) {
+  const code_of *c = user;
+  return letter_text(c->w, c->s, letter, c->y);
+}
+
 static void put_code(writer *w, const plan_step *s, const char *y, operand_text operand, text *out) {
-  const char *code = kernels[ir_opcode_of(w->m, s->op)].code;
-  while (*code) {
-    if (*code == '$' && isdigit((unsigned char)code[1])) {
-      size_t i = (size_t)(code[1] - '0');
-      text_puts(out, i < s->operand_count ? operand(w, s, i) : "0");
-      code += 2;
-    } else if (*code == '$') {
-      text_puts(out, letter_text(w, s, code[1], y));
-      code += 2;
-    } else if (*code == '@') {
-      size_t n = 1;
-      while (islower((unsigned char)code[n]) || code[n] == '_') n++;
-      const char *name = code + 1, *otherwise = "0";
-      size_t length = n - 1;
-      if (code[n] == ':') {
-        otherwise = code[n + 1] == '$' ? letter_text(w, s, code[n + 2], y) : arena_strndup(w->mem, code + n + 1, 1);
-        n += code[n + 1] == '$' ? 3 : 2;
-      }
-      put_attr(w, s, name, length, otherwise, out);
-      code += n;
-    } else {
-      text_put(out, code++, 1);
-    }
-  }
+  code_of c = {w, s, y, operand};
+  emit_code code = {
+      .m = w->m, .op = s->op, .mem = w->mem, .user = &c, .operand = operand_of_code, .letter = letter_of_code};
+  emit_kernel(&code, out);
 }
 
 /* ---- VECTOR ---- */
@@ -318,7 +289,7 @@ static void put_axis(writer *w, size_t i) {
     const char *count = by_columns(w) ? arena_printf(w->mem, "n / %u", last_of(w, s))
                                       : arena_printf(w->mem, "%u", s->width / last_of(w, s));
     text_printf(w->out, "for (uint32_t h = 0; h < %s; h++) ", count);
-    y = ir_operand_count(w->m, s->op) && kernels[ir_opcode_of(w->m, s->op)].code[0] == '$'
+    y = ir_operand_count(w->m, s->op) && emit_writes_result(ir_opcode_of(w->m, s->op))
             ? arena_printf(w->mem, "(%s + h * %u)", y, last_of(w, s))
             : arena_printf(w->mem, "%s + h * %u", y, last_of(w, s));
   }

@@ -57,6 +57,8 @@ plan_operand plan_outer_operand(planner *k, ir_value x);
 uint32_t plan_tensor_for(planner *k, ir_value global);
 uint32_t plan_weight_for(planner *k, ir_value global, bool tiles, uint32_t row0, uint32_t rows);
 uint32_t plan_rotary_for(planner *k, ir_value rope);
+/* Do two ops `rope` rotate pair i alike (not looking at how many pairs there are)? */
+bool plan_same_rotation(const ir_module *m, ir_value a, ir_value b);
 /* Which weights a call without probes reads, once all stages and probes are there. */
 void plan_settle_reads(planner *k);
 void plan_settle_tables(planner *k); /* looked-up tables, once it is known which are in tiles anyway */

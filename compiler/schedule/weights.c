@@ -42,7 +42,7 @@ uint32_t plan_weight_for(planner *k, ir_value global, bool tiles, uint32_t row0,
 static const ir_attr_key rotary_attrs[] = {IR_ATTR_THETA, IR_ATTR_SCALING_FACTOR, IR_ATTR_SCALING_HIGH,
                                            IR_ATTR_SCALING_LOW};
 
-static bool same_rotation(const ir_module *m, ir_value a, ir_value b) {
+bool plan_same_rotation(const ir_module *m, ir_value a, ir_value b) {
   for (size_t i = 0; i < sizeof rotary_attrs / sizeof *rotary_attrs; i++) {
     double x = ir_attr_float(m, a, rotary_attrs[i], -1), y = ir_attr_float(m, b, rotary_attrs[i], -1);
     if (x < y || x > y) return false;
@@ -55,7 +55,7 @@ uint32_t plan_rotary_for(planner *k, ir_value rope) {
   plan *p = k->p;
   uint32_t pairs = (uint32_t)ir_attr_int(k->m, rope, IR_ATTR_DIMS, execution_last(k->m, rope)) / 2;
   for (uint32_t i = 0; i < p->rotary_count; i++)
-    if (p->rotary[i].pairs == pairs && same_rotation(k->m, p->rotary[i].op, rope)) return i;
+    if (p->rotary[i].pairs == pairs && plan_same_rotation(k->m, p->rotary[i].op, rope)) return i;
   p->rotary[p->rotary_count] = (plan_rotary){.op = rope, .pairs = pairs};
   return (uint32_t)p->rotary_count++;
 }

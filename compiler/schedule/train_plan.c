@@ -1,0 +1,189 @@
+/* train_plan.c - the plan of training: tables of what the programs share, and the programs. */
+#include "compiler/schedule/train_priv.h"
+
+#include "compiler/schedule/plan_priv.h"
+#include "runtime/abi/train_abi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+  uint32_t id;
+  const char *entry;
+} programs[] = {
+    {TAPER_TRAIN_WARM, "train_warm"}, {TAPER_TRAIN_TAPER, "train_taper"}, {TAPER_TRAIN_ZERO, "train_zero"},
+    {TAPER_TRAIN_EVAL, "eval"},       {TAPER_TRAIN_OBSERVE, "observe"},   {TAPER_TRAIN_SCAN, "scan"},
+};
+
+bool train_refuse(train_planner *k, ir_value v, const char *why) {
+  text t = {0};
+  ir_print_op(k->m, v, &t);
+  diag_report(k->sink, DC_PLAN_OP, ir_loc_of(k->m, v), "training cannot execute `%s`: %s", t.data ? t.data : "?", why);
+  text_free(&t);
+  return false;
+}
+
+/* ---- lookups ---- */
+uint32_t train_param_of(const train_plan *p, ir_value v) {
+  for (uint32_t i = 0; i < p->param_count; i++)
+    if (ir_same(p->params[i], v)) return i;
+  return TRAIN_NOT;
+}
+
+uint32_t train_pack_of(const train_plan *p, ir_value weight, bool back) {
+  uint32_t param = train_param_of(p, weight);
+  for (uint32_t i = 0; i < p->pack_count; i++)
+    if (p->packs[i].param == param && p->packs[i].back == back) return i;
+  return TRAIN_NOT;
+}
+
+uint32_t train_gate_of(const train_plan *p, ir_value gate) {
+  for (uint32_t i = 0; i < p->gate_count; i++)
+    if (ir_same(p->gates[i].gate, gate)) return i;
+  return TRAIN_NOT;
+}
+
+static uint32_t pairs_of(const ir_module *m, ir_value rope) {
+  return (uint32_t)ir_attr_int(m, rope, IR_ATTR_DIMS, execution_last(m, rope)) / 2;
+}
+
+uint32_t train_rotary_of(const train_plan *p, ir_value rope) {
+  for (uint32_t i = 0; i < p->rotary_count; i++)
+    if (p->rotary[i].pairs == pairs_of(p->m, rope) && plan_same_rotation(p->m, p->rotary[i].op, rope)) return i;
+  return TRAIN_NOT;
+}
+
+uint32_t train_result_of(const train_plan *p, ir_value op) {
+  for (uint32_t i = 0; i < p->result_count; i++)
+    if (ir_same(p->results[i].op, op)) return i;
+  return TRAIN_NOT;
+}
+
+/* ---- tables ---- */
+static void collect_globals(train_planner *k) {
+  train_plan *p = k->p;
+  for (ir_value v = ir_first(k->m, IR_GLOBALS); v.id; v = ir_next(k->m, v)) {
+    if (ir_is(k->m, v, IR_PARAM)) p->params[p->param_count++] = v;
+    if (ir_is(k->m, v, IR_GATE)) p->gates[p->gate_count++].gate = v;
+  }
+  for (size_t i = 0; i < p->gate_count; i++)
+    for (size_t j = 0; j < p->gate_count; j++)
+      p->gates[i].count += strcmp(ir_attr_string(k->m, p->gates[i].gate, IR_ATTR_NAME, ""),
+                                  ir_attr_string(k->m, p->gates[j].gate, IR_ATTR_NAME, "")) == 0;
+}
+
+static void note_product(train_planner *k, ir_value v) {
+  train_plan *p = k->p;
+  bool back = ir_is(k->m, v, IR_LINEAR_BACK);
+  ir_value weight = ir_operand(k->m, v, 1);
+  if (train_pack_of(p, weight, back) != TRAIN_NOT) return;
+  p->packs[p->pack_count++] = (train_pack){.param = train_param_of(p, weight), .back = back};
+}
+
+static void note_op(train_planner *k, const train_program *g, ir_value v) {
+  train_plan *p = k->p;
+  ir_opcode op = ir_opcode_of(k->m, v);
+  if (k->class[v.id] == TRAIN_OP_PRODUCT) note_product(k, v);
+  if ((op == IR_ROPE || op == IR_ROPE_BACK) && train_rotary_of(p, v) == TRAIN_NOT)
+    p->rotary[p->rotary_count++] = (train_rotary){.op = v, .pairs = pairs_of(k->m, v)};
+  if (op == IR_RESULT)
+    p->results[p->result_count++] =
+        (train_result){.op = v, .program = g->id, .rows = train_is_row(k->m, ir_operand(k->m, v, 0))};
+  if (op == IR_EMBED && ir_is(k->m, ir_operand(k->m, v, 0), IR_ARG) && p->table == TRAIN_NOT)
+    p->table = train_param_of(p, ir_operand(k->m, v, 1));
+  if (!p->width && train_is_row(k->m, v)) p->width = train_width(k->m, v);
+  if (op == IR_CROSS_ENTROPY && !p->vocab) p->vocab = train_width(k->m, ir_operand(k->m, v, 0));
+}
+
+/* The taper norms of the program in which gates are dynamic. */
+static void collect_norms(train_planner *k, const train_program *g) {
+  train_plan *p = k->p;
+  if (g->id != TAPER_TRAIN_TAPER && g->id != TAPER_TRAIN_SCAN) return;
+  for (ir_value v = ir_first(k->m, g->entry); v.id; v = ir_next(k->m, v)) {
+    bool layer = ir_is(k->m, v, IR_TAPER_LAYER_NORM);
+    if (!layer && !ir_is(k->m, v, IR_TAPER_RMS_NORM)) continue;
+    size_t tw = layer ? 3 : 2;
+    uint32_t gate = train_gate_of(p, ir_operand(k->m, v, tw + 2));
+    if (gate == TRAIN_NOT) continue;
+    p->gates[gate].scheduled = true;
+    p->norms[p->norm_count++] = (train_norm){.norm = v,
+                                             .gate = gate,
+                                             .weight = train_param_of(p, ir_operand(k->m, v, 1)),
+                                             .taper_weight = train_param_of(p, ir_operand(k->m, v, tw)),
+                                             .taper_c = train_param_of(p, ir_operand(k->m, v, tw + 1))};
+  }
+}
+
+static bool read_context(train_planner *k) {
+  double context = 0;
+  if (!ir_module_param(k->m, "context", &context) ||
+      !(context >= 1 && context <= 1 << 30 && context == (uint32_t)context)) {
+    diag_report(k->sink, DC_PLAN_PARAM, (diag_loc){0},
+                "module '%s' has no parameter 'context', a whole number from 1 to 2^30; add it", ir_module_name(k->m));
+    return false;
+  }
+  k->p->context = (uint32_t)context;
+  return true;
+}
+
+static void allocate(train_planner *k) {
+  train_plan *p = k->p;
+  uint32_t n = ir_value_limit(k->m);
+  k->class = ARENA_ARRAY(&k->scratch, train_class, n), k->chunk = ARENA_ARRAY(&k->scratch, bool, n);
+  k->stage = ARENA_ARRAY(&k->scratch, uint32_t, n), k->group = ARENA_ARRAY(&k->scratch, uint32_t, n);
+  for (uint32_t i = 0; i < n; i++) k->stage[i] = k->group[i] = TRAIN_NOT;
+  p->slots = ARENA_ARRAY(&p->mem, train_slot, n), p->params = ARENA_ARRAY(&p->mem, ir_value, n);
+  p->param_kinds = ARENA_ARRAY(&p->mem, const char *, n);
+  p->param_programs = ARENA_ARRAY(&p->mem, uint32_t, n), p->packs = ARENA_ARRAY(&p->mem, train_pack, n);
+  p->gates = ARENA_ARRAY(&p->mem, train_gate, n), p->norms = ARENA_ARRAY(&p->mem, train_norm, n);
+  p->results = ARENA_ARRAY(&p->mem, train_result, n), p->rotary = ARENA_ARRAY(&p->mem, train_rotary, n);
+  p->programs = ARENA_ARRAY(&p->mem, train_program, TAPER_TRAIN_PROGRAMS);
+  p->final_norm = p->anchor_target = p->table = TRAIN_NOT;
+}
+
+static bool plan_program(train_planner *k, train_program *g) {
+  k->program = g->id;
+  if (!train_classify(k, g->entry)) return false;
+  for (ir_value v = ir_first(k->m, g->entry); v.id; v = ir_next(k->m, v)) note_op(k, g, v);
+  collect_norms(k, g);
+  return train_make_stages(k, g) && train_lay_out(k, g);
+}
+
+static bool run(train_planner *k) {
+  train_plan *p = k->p;
+  allocate(k);
+  collect_globals(k);
+  if (!read_context(k)) return false;
+  for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+    ir_region entry = ir_entry_find(k->m, programs[i].entry);
+    if (!entry.id) continue;
+    train_program *g = &p->programs[p->program_count++];
+    g->id = programs[i].id, g->entry = entry;
+    if (!plan_program(k, g)) return false;
+  }
+  for (uint32_t i = 0; i < p->param_count; i++)
+    if (strcmp(ir_attr_string(k->m, p->params[i], IR_ATTR_NAME, ""), "anchor.target") == 0) p->anchor_target = i;
+  if (p->program_count) return true;
+  diag_report(k->sink, DC_PLAN_ENTRY, (diag_loc){0},
+              "module '%s' has no entry for training; run the passes train-programs and autodiff on one with an entry "
+              "'forward'",
+              ir_module_name(k->m));
+  return false;
+}
+
+train_plan *train_plan_make(const ir_module *m, diag_sink *sink) {
+  train_planner k = {.m = m, .sink = sink, .p = calloc(1, sizeof *k.p)};
+  if (!k.p) return NULL;
+  k.p->m = m;
+  bool ok = run(&k);
+  arena_free(&k.scratch);
+  if (ok) return k.p;
+  train_plan_free(k.p);
+  return NULL;
+}
+
+void train_plan_free(train_plan *p) {
+  if (!p) return;
+  arena_free(&p->mem);
+  free(p);
+}
