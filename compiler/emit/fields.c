@@ -6,11 +6,11 @@
 static const struct {
   const char *type, *letter;
 } kinds[FIELD_KINDS] = {
-    [FIELD_BUFFER] = {"uint64_t", "b"}, [FIELD_WEIGHT] = {"uint32_t", "w"}, [FIELD_STATE] = {"uint32_t", "s"},
-    [FIELD_ROTARY] = {"uint32_t", "t"}, [FIELD_GATE] = {"float", "g"},
-    [FIELD_CHUNK] = {"uint64_t", "k"},  [FIELD_PARTIAL] = {"uint64_t", "q"}, [FIELD_FIXED] = {"uint64_t", "f"},
-    [FIELD_PARAM] = {"uint32_t", "p"},  [FIELD_PACK] = {"uint32_t", "x"},    [FIELD_CONST] = {"uint32_t", "n"},
-    [FIELD_DYNAMIC_GATE] = {"uint32_t", "d"}, [FIELD_RESULT] = {"uint32_t", "r"},
+    [FIELD_BUFFER] = {"uint64_t", "b"},  [FIELD_WEIGHT] = {"uint32_t", "w"}, [FIELD_STATE] = {"uint32_t", "s"},
+    [FIELD_ROTARY] = {"uint32_t", "t"},  [FIELD_GATE] = {"float", "g"},      [FIELD_CHUNK] = {"uint64_t", "k"},
+    [FIELD_PARTIAL] = {"uint64_t", "q"}, [FIELD_FIXED] = {"uint64_t", "f"},  [FIELD_PARAM] = {"uint32_t", "p"},
+    [FIELD_PACK] = {"uint32_t", "x"},    [FIELD_CONST] = {"uint32_t", "n"},  [FIELD_DYNAMIC_GATE] = {"uint32_t", "d"},
+    [FIELD_RESULT] = {"uint32_t", "r"},
 };
 
 const char *emit_field(arena *mem, emit_fields *f, emit_field_kind kind, uint32_t index) {

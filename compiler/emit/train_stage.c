@@ -66,7 +66,8 @@ const char *train_operand_place(const train_list *l, ir_value x, const char *r, 
   if (ir_is(p->m, x, IR_PARAM)) return arena_printf(mem, "c->param[%s]", field(l, FIELD_PARAM, train_param_of(p, x)));
   if (ir_is(p->m, x, IR_GATE))
     return arena_printf(mem, "(float *)c->gate + %s", field(l, FIELD_DYNAMIC_GATE, train_gate_of(p, x)));
-  if (ir_is(p->m, x, IR_CONST)) return arena_printf(mem, "(float *)consts[%s]", field(l, FIELD_CONST, const_index(l->e, x)));
+  if (ir_is(p->m, x, IR_CONST))
+    return arena_printf(mem, "(float *)consts[%s]", field(l, FIELD_CONST, const_index(l->e, x)));
   train_view v = train_view_of(p->m, x);
   const char *at = at_home(l, v.owner, r, i);
   return v.start ? arena_printf(mem, "%s + %u", at, v.start) : at;
@@ -74,7 +75,8 @@ const char *train_operand_place(const train_list *l, ir_value x, const char *r, 
 
 const char *train_adds(const train_list *l, ir_value v) {
   const train_slot *s = &l->e->p->slots[v.id];
-  if (s->home != TRAIN_GRADIENT) return l->stage->chunked && l->stage->kind == TRAIN_WEIGHTS ? "c->chunk_row0 > 0" : "0";
+  if (s->home != TRAIN_GRADIENT)
+    return l->stage->chunked && l->stage->kind == TRAIN_WEIGHTS ? "c->chunk_row0 > 0" : "0";
   if (s->adds) return "1";
   return l->stage->chunked && l->stage->kind == TRAIN_WEIGHTS ? "c->accumulate || c->chunk_row0 > 0" : "c->accumulate";
 }
@@ -99,9 +101,9 @@ static void put_product(const train_list *l, ir_value v, text *out) {
     count = arena_printf(mem, "n * %u", heads);
   }
   text_printf(out, "gemm_rows(c, %s, %u, %s, %u, %s, %u, %u, c->packed[%s], %s, %d, 0, %s);\n", train_place(l, v, r, i),
-              heads > 1 ? n : l->e->p->slots[v.id].width, train_operand_place(l, x, r, i), heads > 1 ? k : ldx, count, n,
-              k, field(l, FIELD_PACK, train_pack_of(l->e->p, weight, back)), train_operand_place(l, weight, r, i), back,
-              back ? "0" : train_operand_place(l, bias, r, i));
+              heads > 1 ? n : l->e->p->slots[v.id].width, train_operand_place(l, x, r, i), heads > 1 ? k : ldx, count,
+              n, k, field(l, FIELD_PACK, train_pack_of(l->e->p, weight, back)), train_operand_place(l, weight, r, i),
+              back, back ? "0" : train_operand_place(l, bias, r, i));
 }
 
 static void put_lines(text *out, const char *indent, text *lines) {
@@ -146,15 +148,16 @@ static void put_weight(train_list *l, ir_value v, text *out) {
   uint32_t n = train_last(m, dy), k = train_last(m, x), heads = train_width(m, dy) / n;
   const char *rows = heads > 1 ? arena_printf(&l->e->mem, "c->chunk_count * %u", heads) : "c->chunk_count";
   text_printf(out, "gemm_weight(c, %s, %s, %u, %s, %u, %s, %u, %u, %s, c->scratch, c->worker, c->workers);\n",
-              train_place(l, v, "0", "0"), train_operand_place(l, dy, "c->chunk_row0", "0"), heads > 1 ? n : train_pitch(l, dy),
-              train_operand_place(l, x, "c->chunk_row0", "0"), heads > 1 ? k : train_pitch(l, x), rows, n, k, train_adds(l, v));
+              train_place(l, v, "0", "0"), train_operand_place(l, dy, "c->chunk_row0", "0"),
+              heads > 1 ? n : train_pitch(l, dy), train_operand_place(l, x, "c->chunk_row0", "0"),
+              heads > 1 ? k : train_pitch(l, x), rows, n, k, train_adds(l, v));
 }
 
 static void put_embed(train_list *l, ir_value v, text *out) {
   const ir_module *m = l->e->p->m;
   ir_type t = ir_type_of(m, v);
   ir_value dy = ir_operand(m, v, 1);
-  text_printf(out, "embed_back(c, %s, %lld, %lld, %s, %s, %u, %s);\n", train_place(l, v, "0", "0"), (long long)t.dim[0],
+  text_printf(out, "table_back(c, %s, %lld, %lld, %s, %s, %u, %s);\n", train_place(l, v, "0", "0"), (long long)t.dim[0],
               (long long)t.dim[1], ir_is(m, ir_operand(m, v, 0), IR_POSITIONS) ? "0" : "c->token",
               train_operand_place(l, dy, "0", "0"), train_pitch(l, dy), train_adds(l, v));
 }
@@ -164,17 +167,19 @@ static void put_sum(train_list *l, ir_value v, text *out) {
   const train_slot *s = &l->e->p->slots[v.id];
   const char *partial = partial_of(l, v, "0");
   if (ir_is(m, v, IR_SUM_ROWS)) {
-    text_printf(out, "sum_blocks(c, %s, %s, %u, %s);\n", train_place(l, v, "0", "0"), partial, s->width, train_adds(l, v));
+    text_printf(out, "sum_blocks(c, %s, %s, %u, %s);\n", train_place(l, v, "0", "0"), partial, s->width,
+                train_adds(l, v));
     return;
   }
   ir_value *users;
   size_t n = ir_users(m, v, &l->e->mem, &users);
   text_printf(out, "if (c->worker == %u %% c->workers) {\n  const double value = mean_of_blocks(c, %s);\n",
               l->fields->count[FIELD_PARTIAL], partial);
-  if (s->home == TRAIN_FIXED) text_printf(out, "  %s[0] = (float)value;\n", arena_printf(&l->e->mem, "(%s)", at_home(l, v, "0", "0")));
+  if (s->home == TRAIN_FIXED)
+    text_printf(out, "  %s[0] = (float)value;\n", arena_printf(&l->e->mem, "(%s)", at_home(l, v, "0", "0")));
   if (s->home == TRAIN_GRADIENT)
-    text_printf(out, "  %s[0] = (float)((%s) ? (double)%s[0] + value : value);\n", at_home(l, v, "0", "0"), train_adds(l, v),
-                at_home(l, v, "0", "0"));
+    text_printf(out, "  %s[0] = (float)((%s) ? (double)%s[0] + value : value);\n", at_home(l, v, "0", "0"),
+                train_adds(l, v), at_home(l, v, "0", "0"));
   for (size_t i = 0; i < n; i++)
     if (ir_is(m, users[i], IR_RESULT))
       text_printf(out, "  add_result(c, %s, value);\n", field(l, FIELD_RESULT, train_result_of(l->e->p, users[i])));
@@ -192,8 +197,10 @@ static void put_small(train_list *l, text *out) {
 
 void train_stage_body(train_list *l, text *out) {
   static void (*const each[])(train_list *, ir_value, text *) = {
-      [TRAIN_WEIGHTS] = put_weight,           [TRAIN_EMBED] = put_embed,
-      [TRAIN_SUMS] = put_sum,                 [TRAIN_ATTENTION] = train_put_attention,
+      [TRAIN_WEIGHTS] = put_weight,
+      [TRAIN_EMBED] = put_embed,
+      [TRAIN_SUMS] = put_sum,
+      [TRAIN_ATTENTION] = train_put_attention,
       [TRAIN_ATTENTION_BACK] = train_put_attention_back,
   };
   if (l->stage->kind == TRAIN_ROWS) {

@@ -159,7 +159,9 @@ static void put_kernel(writer *w, ir_value v, const char *y, const char *(*opera
 }
 
 /* ---- VECTOR ---- */
-static const char *left_of(const writer *w, shape s) { return arena_printf(w->mem, "%u - j", s.heads ? s.last : s.width); }
+static const char *left_of(const writer *w, shape s) {
+  return arena_printf(w->mem, "%u - j", s.heads ? s.last : s.width);
+}
 static bool is_full(shape s) { return (s.heads ? s.last : s.width) % 16 == 0; }
 
 static const char *load(const writer *w, shape s, const char *at, const char *index) {

@@ -70,7 +70,8 @@ static void put_params(const train_plan *p, text *out) {
     text_puts(out, "    {");
     emit_string(out, ir_attr_string(p->m, v, IR_ATTR_TENSOR, ir_attr_string(p->m, v, IR_ATTR_NAME, "")));
     text_printf(out, ", %u, {", t.rank);
-    for (uint32_t d = 0; d < IR_MAX_RANK; d++) text_printf(out, "%s%lld", d ? ", " : "", d < t.rank ? (long long)t.dim[d] : 0);
+    for (uint32_t d = 0; d < IR_MAX_RANK; d++)
+      text_printf(out, "%s%lld", d ? ", " : "", d < t.rank ? (long long)t.dim[d] : 0);
     text_printf(out, "}, %d, %d, %u, ", p->param_programs[i] != 0, t.rank == 2, p->param_programs[i]);
     emit_string(out, p->param_kinds[i]);
     text_puts(out, "},\n");
@@ -175,10 +176,11 @@ static void put_image(train_emitter *e, const char *model_hash, text *out) {
                  "__attribute__((visibility(\"default\")));\nconst taper_train_image image = {\n"
                  "    TAPER_TRAIN_ABI_MAGIC, TAPER_TRAIN_ABI_VERSION, sizeof(taper_train_image),\n");
   text_printf(out, "    %u, %u, %u, /* vocab, context, width */\n", p->vocab, p->context, p->width);
-  text_printf(out,
-              "    %zu, %zu, %zu, %zu, %zu, %zu, /* parameters, packed weights, gates, norms, results, rotary tables */\n"
-              "    {\n        {stages_pack, 1, 0, 0, 0, 0, 0, 0, 0},\n",
-              p->param_count, p->pack_count, p->gate_count, p->norm_count, p->result_count, p->rotary_count);
+  text_printf(
+      out,
+      "    %zu, %zu, %zu, %zu, %zu, %zu, /* parameters, packed weights, gates, norms, results, rotary tables */\n"
+      "    {\n        {stages_pack, 1, 0, 0, 0, 0, 0, 0, 0},\n",
+      p->param_count, p->pack_count, p->gate_count, p->norm_count, p->result_count, p->rotary_count);
   for (uint32_t id = TAPER_TRAIN_WARM; id < TAPER_TRAIN_PROGRAMS; id++) {
     const train_program *g = find_program(p, id);
     if (g)

@@ -10,6 +10,10 @@ typedef struct reach {
   bool same_group, inside; /* all readers in the group that makes it; in the loop over chunks that makes it */
 } reach;
 
+static bool is_view(const train_planner *k, ir_value v) {
+  return k->class[v.id] == TRAIN_OP_NONE && !ir_same(train_view_of(k->m, v).owner, v);
+}
+
 static void see_reader(const train_planner *k, const train_program *g, ir_value v, ir_value user, reach *r) {
   uint32_t s = k->stage[user.id], own = k->stage[v.id];
   if (s == TRAIN_NOT) { /* an effect: a row of results stays to the end */
@@ -27,7 +31,7 @@ static void follow(train_planner *k, const train_program *g, ir_value v, ir_valu
   ir_value *users;
   size_t n = ir_users(k->m, x, &k->scratch, &users);
   for (size_t i = 0; i < n; i++) {
-    bool view = execution_is_row(k->m, users[i]) && k->class[users[i].id] == TRAIN_OP_NONE;
+    bool view = is_view(k, users[i]);
     if (view)
       follow(k, g, v, users[i], r);
     else
@@ -119,7 +123,7 @@ static uint32_t last_group(train_planner *k, ir_value v, ir_value x) {
   size_t n = ir_users(k->m, x, &k->scratch, &users);
   uint32_t last = k->group[v.id];
   for (size_t i = 0; i < n; i++) {
-    bool view = execution_is_row(k->m, users[i]) && k->class[users[i].id] == TRAIN_OP_NONE;
+    bool view = is_view(k, users[i]);
     uint32_t at = view ? last_group(k, v, users[i]) : k->group[users[i].id];
     if (at != TRAIN_NOT && at > last) last = at;
   }

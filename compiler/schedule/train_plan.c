@@ -63,7 +63,7 @@ uint32_t train_result_of(const train_plan *p, ir_value op) {
 static void collect_globals(train_planner *k) {
   train_plan *p = k->p;
   for (ir_value v = ir_first(k->m, IR_GLOBALS); v.id; v = ir_next(k->m, v)) {
-    if (ir_is(k->m, v, IR_PARAM)) p->params[p->param_count++] = v;
+    if (ir_is(k->m, v, IR_PARAM)) p->param_kinds[p->param_count] = "other", p->params[p->param_count++] = v;
     if (ir_is(k->m, v, IR_GATE)) p->gates[p->gate_count++].gate = v;
   }
   for (size_t i = 0; i < p->gate_count; i++)

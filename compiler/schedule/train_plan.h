@@ -111,8 +111,8 @@ typedef struct train_plan {
   train_slot *slots;       /* [ir_value_limit] */
   train_program *programs; /* those that the module has, by id */
   ir_value *params;
-  uint32_t *param_programs;  /* [param_count] bits: programs that write its gradient */
-  const char **param_kinds;  /* [param_count] taper_train_param.kind */
+  uint32_t *param_programs; /* [param_count] bits: programs that write its gradient */
+  const char **param_kinds; /* [param_count] taper_train_param.kind */
   train_pack *packs;
   train_gate *gates;
   train_norm *norms;

@@ -76,7 +76,7 @@ INLINE void add_result(const taper_train_ctx *c, uint32_t i, double value) {
 
 /* Gradient of a table [rows x n]: dy of every row goes to the row that its id names, in the order of the rows; a worker owns
    columns, 16 by 16. ids NULL: positions. Row r of dy is at dy + r * ld. */
-LOCAL void embed_back(const taper_train_ctx *c, float *table, uint32_t rows, uint32_t n, const int32_t *ids,
+LOCAL void table_back(const taper_train_ctx *c, float *table, uint32_t rows, uint32_t n, const int32_t *ids,
                       const float *dy, uint32_t ld, int adds) {
   const span s = train_share(c, (n + 15) / 16);
   const uint32_t first = s.first * 16, end = s.last * 16 < n ? s.last * 16 : n;
