@@ -37,7 +37,9 @@ static taper_status check_symbols(view symbols, view names, taper_error *error) 
       return TAPER_FAIL(error, TAPER_INTERNAL, "the compiled image needs the symbol '%s'; it must need none", name);
     exported |= strcmp(name, "taper_image") == 0 || strcmp(name, "taper_train_image") == 0;
   }
-  return exported ? TAPER_OK : TAPER_FAIL(error, TAPER_INTERNAL, "the compiled image exports neither 'taper_image' nor 'taper_train_image'");
+  return exported ? TAPER_OK
+                  : TAPER_FAIL(error, TAPER_INTERNAL,
+                               "the compiled image exports neither 'taper_image' nor 'taper_train_image'");
 }
 
 taper_status emit_check_image(const void *image, size_t size, taper_error *error) {

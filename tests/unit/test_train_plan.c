@@ -17,8 +17,8 @@ static void check_shapes(const ir_module *m, const char *arch, uint32_t vocab, u
       token[i] = (int32_t)(x[0] % vocab), target[i] = x[1] % 5 ? (int32_t)(x[2] % vocab) : -1;
     }
     for (uint32_t workers = 1; workers <= 3; workers += 2) {
-      train_case t = {shapes[s].batch, time, shapes[s].block, shapes[s].chunk, workers, token, target,
-                      shapes[s].accumulate};
+      train_case t = {shapes[s].batch, time,  shapes[s].block, shapes[s].chunk,
+                      workers,         token, target,          shapes[s].accumulate};
       train_check(&r, m, &t);
     }
   }

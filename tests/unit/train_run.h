@@ -227,7 +227,8 @@ static inline void train_compare(const char *what, const char *name, const doubl
     off = fmax(off, fabs((rounded[i] - want[i]) * factor));
   }
   double bound = fmax(2e-5 * most, 4 * off) + 1e-9;
-  if (!(far <= bound)) fail_msg("%s '%s': off by %g where %g is allowed (largest value %g)", what, name, far, bound, most);
+  if (!(far <= bound))
+    fail_msg("%s '%s': off by %g where %g is allowed (largest value %g)", what, name, far, bound, most);
 }
 
 static inline void train_check(train_image_run *r, const ir_module *m, const train_case *t) {
