@@ -62,6 +62,7 @@ struct taper_trainer {
   train_image code;
   const taper_train_image *t; /* code.table */
   char name[256], image[64], gemm[64], model[33];
+  taper_gemm_choice gemm_asked;
   taper_recipe recipe;
   void *recipe_block;
   trainer_file *files; /* what checkpoints carry along */
