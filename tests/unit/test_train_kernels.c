@@ -174,14 +174,227 @@ static void products(const train_kernels *t) {
   one_generic(t, 401, 390, 5, TAPER_GEMM_TN, 1); /* more than one tile of packed rows and columns */
   free(library_scratch);
 }
-static void test_products(void **state) {
-  (void)state;
-  each_build(products);
+/* ---- rows ---- */
+#define FAR 1e30
+
+static void near_rows(const char *what, const float *got, const double *want, uint32_t n, double limit) {
+  double size = 0.1; /* what cancelled in it was of order 1 */
+  for (uint32_t i = 0; i < n; i++) size = fmax(size, fabs(want[i]));
+  for (uint32_t i = 0; i < n; i++)
+    if (!(fabs((double)got[i] - want[i]) <= limit * size + 1e-30))
+      fail_msg("%s, n = %u, at %u: %.9g, want %.9g (largest %.3g)", what, n, i, (double)got[i], want[i], size);
 }
+
+typedef struct norm_case {
+  const float *x, *w, *tw, *dy;
+  uint32_t n;
+  double g, c, eps;
+  bool centred;
+} norm_case;
+/* L(x) = sum of dy T(x; g); its gradient by the definition: central differences in fp64. */
+static double norm_loss(const norm_case *t, const double *x) {
+  double mu = 0, square = 0, loss = 0;
+  for (uint32_t i = 0; t->centred && i < t->n; i++) mu += x[i] / t->n;
+  for (uint32_t i = 0; i < t->n; i++) square += (x[i] - mu) * (x[i] - mu) / t->n;
+  double r = sqrt(square + t->eps);
+  for (uint32_t i = 0; i < t->n; i++)
+    loss += (double)t->dy[i] * (x[i] - mu) * (t->g / r * (double)t->w[i] + (1 - t->g) * t->c * (double)t->tw[i]);
+  return loss;
+}
+static void norm_gradient(const norm_case *t, double *d) {
+  double *x = malloc(t->n * sizeof *x);
+  for (uint32_t i = 0; i < t->n; i++) x[i] = (double)t->x[i];
+  for (uint32_t i = 0; i < t->n; i++) {
+    double keep = x[i], h = 1e-4, f[4];
+    for (int s = 0; s < 4; s++) x[i] = keep + h * (s < 2 ? s - 2 : s - 1), f[s] = norm_loss(t, x);
+    d[i] = (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h), x[i] = keep;
+  }
+  free(x);
+}
+static void norms(const train_kernels *t) {
+  static const uint32_t ns[] = {1, 2, 5, 16, 17, 20, 64, 100, 130};
+  for (size_t i = 0; i < COUNT(ns); i++)
+    for (int layer = 0; layer < 2; layer++)
+      for (int g = 0; g < 3; g++) {
+        uint32_t n = ns[i];
+        float *x = some_floats(n), *w = some_floats(n), *tw = some_floats(n), *dy = some_floats(n),
+              *dx = some_floats(n), c = 1.7f;
+        double *want = malloc(n * sizeof *want);
+        for (uint32_t j = 0; j < n; j++) x[j] = x[j] * 2 + 0.5f;
+        norm_case k = {x, w, tw, dy, n, g / 2.0, (double)c, 1e-2, layer};
+        norm_gradient(&k, want);
+        float eps = 1e-2f, gate = (float)g / 2;
+        (layer ? t->taper_layer_norm_back : t->taper_rms_norm_back)(dx, x, w, tw, &c, gate, dy, n, eps);
+        near_rows("taper back", dx, want, n, 3e-6);
+        if (g == 2) {
+          (layer ? t->layer_norm_back : t->rms_norm_back)(dx, x, w, dy, n, eps);
+          near_rows("norm back", dx, want, n, 3e-6);
+          memcpy(dx, dy, n * sizeof *dx);
+          (layer ? t->layer_norm_back : t->rms_norm_back)(dx, x, w, dx, n, eps); /* in place */
+          near_rows("norm back in place", dx, want, n, 3e-6);
+        }
+        free(x), free(w), free(tw), free(dy), free(dx), free(want);
+      }
+}
+
+static void statistics(const train_kernels *t) {
+  for (uint32_t n = 1; n < 150; n += n < 70 ? 1 : 39) {
+    float *x = some_floats(n), *y = some_floats(n), *d = some_floats(n), *partial = some_floats(n), eps = 1e-3f,
+          ds = 0.7f;
+    double sum = 0, square = 0, about = 0, inner = 0, *want = malloc(n * sizeof *want);
+    for (uint32_t i = 0; i < n; i++) {
+      x[i] += 0.5f;
+      sum += (double)x[i], square += (double)x[i] * (double)x[i], inner += (double)x[i] * (double)y[i];
+    }
+    double mu = sum / n;
+    for (uint32_t i = 0; i < n; i++) about += ((double)x[i] - mu) * ((double)x[i] - mu);
+    double r = sqrt(square / n + (double)eps), sigma = sqrt(about / n + (double)eps);
+    assert_true(fabs((double)t->row_rms(x, n, eps) - r) < 1e-6 * r);
+    assert_true(fabs((double)t->row_std(x, n, eps) - sigma) < 1e-6);
+    assert_true(fabs((double)t->row_l2(x, n) - sqrt(square)) < 1e-6 * sqrt(square));
+    assert_true(fabs((double)t->row_dot(x, y, n) - inner) < 1e-6 * n);
+    for (uint32_t i = 0; i < n; i++) want[i] = (double)ds * (double)x[i] / (n * r);
+    t->row_rms_back(d, x, ds, n, eps);
+    near_rows("row_rms_back", d, want, n, 1e-6);
+    for (uint32_t i = 0; i < n; i++) want[i] = (double)ds * ((double)x[i] - mu) / (n * sigma);
+    t->row_std_back(d, x, ds, n, eps);
+    for (uint32_t i = 0; i < n; i++) assert_true(fabs((double)d[i] - want[i]) < 2e-6 / n);
+    for (uint32_t i = 0; i < n; i++) want[i] = (double)partial[i] + (double)x[i];
+    t->add_row(partial, x, n);
+    near_rows("add_row", partial, want, n, 1e-6);
+    free(x), free(y), free(d), free(partial), free(want);
+  }
+}
+
+static void losses(const train_kernels *t) {
+  static const uint32_t ns[] = {1, 2, 3, 15, 16, 17, 63, 64, 65, 257, 1000};
+  for (double x = 1e-300; x < 1e300; x *= 3.7)
+    assert_true(fabs(t->log_positive(x) - log(x)) <= 1e-13 * fmax(1, fabs(log(x))));
+  assert_true(isnan(t->log_positive((double)NAN)) && isinf(t->log_positive((double)INFINITY)) &&
+              t->log_positive(1) == 0);
+  for (size_t i = 0; i < COUNT(ns); i++)
+    for (int scale = 1; scale <= 100; scale *= 10) {
+      uint32_t n = ns[i];
+      int32_t target = (int32_t)(n * 2 / 3);
+      float *x = some_floats(n), *y = some_floats(n), *d = some_floats(n);
+      double *p = malloc(n * sizeof *p), *q = malloc(n * sizeof *q), *want = malloc(n * sizeof *want), a = 0, b = 0,
+             top = -FAR, other = -FAR, divergence = 0;
+      for (uint32_t j = 0; j < n; j++) {
+        x[j] *= (float)scale, y[j] = x[j] + y[j] * 0.1f;
+        top = fmax(top, (double)x[j]), other = fmax(other, (double)y[j]);
+      }
+      for (uint32_t j = 0; j < n; j++) a += p[j] = exp((double)x[j] - top), b += q[j] = exp((double)y[j] - other);
+      for (uint32_t j = 0; j < n; j++) {
+        want[j] = 0.3 * (p[j] / a - (j == (uint32_t)target));
+        divergence += p[j] / a * ((double)x[j] - top - log(a) - (double)y[j] + other + log(b));
+      }
+      double loss = log(a) + top - (double)x[target];
+      assert_true(fabs((double)t->cross_entropy(x, n, target) - loss) < 1e-6 * fmax(1, loss));
+      assert_true(fabs((double)t->cross_entropy_both(d, x, n, target, 0.3f) - loss) < 1e-6 * fmax(1, loss));
+      for (uint32_t j = 0; j < n; j++) assert_true(fabs((double)d[j] - want[j]) < 1e-6 * 0.3);
+      memcpy(d, x, n * sizeof *d);
+      t->cross_entropy_both(d, d, n, target, 0.3f); /* in place */
+      for (uint32_t j = 0; j < n; j++) assert_true(fabs((double)d[j] - want[j]) < 1e-6 * 0.3);
+      assert_true(t->cross_entropy(x, n, -1) == 0 && t->cross_entropy_both(d, x, n, -1, 0.3f) == 0);
+      for (uint32_t j = 0; j < n; j++) assert_true(d[j] == 0);
+      if (!(fabs((double)t->kl(x, y, n) - divergence) < 1e-6))
+        fail_msg("kl %u %d: %.9g, want %.9g", n, scale, (double)t->kl(x, y, n), divergence);
+      double first = -FAR, second = -FAR;
+      for (uint32_t j = 0; j < n; j++)
+        if ((double)x[j] > first)
+          second = first, first = (double)x[j];
+        else if ((double)x[j] > second)
+          second = (double)x[j];
+      assert_true(fabs((double)t->top_gap(x, n) - (n > 1 ? first - second : 0)) < 1e-6 * scale);
+      x[n / 2] = NAN; /* never hidden */
+      assert_true(isnan(t->cross_entropy(x, n, target)));
+      free(x), free(y), free(d), free(p), free(q), free(want);
+    }
+}
+
+static double phi(double x) { return 0.5 * erfc(-x * sqrt(0.5)); }
+static double slope(uint32_t which, double x, double cap) {
+  double pi = acos(-1.0), s = 1 / (1 + exp(-x)), u = sqrt(2 / pi) * (x + 0.044715 * x * x * x), h = tanh(u);
+  const double all[BACK_COUNT] = {
+      phi(x) + x * exp(-x * x / 2) / sqrt(2 * pi),
+      0.5 * (1 + h) + 0.5 * x * (1 - h * h) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x),
+      s + x * s * (1 - s),
+      x > 0,
+      x * (1 - x),
+      1 - x * x,
+      0.5 / x,
+      1 - tanh(x / cap) * tanh(x / cap),
+  };
+  return all[which];
+}
+static void slopes(const train_kernels *t) {
+  for (uint32_t which = 0; which < BACK_COUNT; which++)
+    for (int i = -3000; i <= 3000; i++) {
+      float x = (float)i / 150, dy = 1.25f, got;
+      if (which == BACK_SQRT && x <= 0) continue;
+      t->elementwise(which, &got, &x, &dy, 1, 5);
+      double want = 1.25 * slope(which, (double)x, 5);
+      if (!(fabs((double)got - want) <= 1e-6 * fmax(1, fabs(want))))
+        fail_msg("%u at %g: %.9g, want %.9g", which, (double)x, (double)got, want);
+    }
+  for (uint32_t which = BACK_GELU; which <= BACK_RELU; which++)
+    for (int sign = -1; sign <= 1; sign += 2) {
+      float x = (float)sign * 1e18f, dy = 1, got;
+      t->elementwise(which, &got, &x, &dy, 1, 5);
+      assert_true(got == (sign > 0 ? 1 : 0));
+      x = NAN;
+      t->elementwise(which, &got, &x, &dy, 1, 5);
+      assert_true(isnan(got) || which == BACK_RELU);
+    }
+}
+
+static void rotations(const train_kernels *t) {
+  static const uint32_t dims[] = {2, 6, 12, 16, 34, 64};
+  for (size_t i = 0; i < COUNT(dims); i++)
+    for (int interleaved = 0; interleaved < 2; interleaved++) {
+      uint32_t d = dims[i], n = d + 3 * (uint32_t)(i % 2);
+      float *x = some_floats(n), *y = some_floats(n), *dy = some_floats(n), *dx = some_floats(n), *cs = some_floats(d);
+      double left = 0, right = 0;
+      t->rope(y, x, n, d, interleaved, cs); /* <rope(x), dy> = <x, rope_back(dy)> */
+      t->rope_back(dx, dy, n, d, interleaved, cs);
+      for (uint32_t j = 0; j < n; j++) left += (double)y[j] * (double)dy[j], right += (double)x[j] * (double)dx[j];
+      assert_true(fabs(left - right) < 1e-6 * n);
+      free(x), free(y), free(dy), free(dx), free(cs);
+    }
+}
+
+static void lookups(const train_kernels *t) {
+  enum { V = 5, W = 21, ROWS = 9, LD = 24 };
+  static const int32_t ids[ROWS] = {3, 0, 3, 3, 4, 0, 1, 3, 0};
+  float *dy = some_floats(ROWS * LD), *grad = some_floats(V * W), *before = copy_of(grad, V * W);
+  for (uint32_t w = 0; w < 3; w++) t->embed_back(grad, ids, dy, LD, ROWS, W, W * w / 3, W * (w + 1) / 3);
+  for (uint32_t v = 0; v < V; v++)
+    for (uint32_t j = 0; j < W; j++) {
+      double want = (double)before[v * W + j];
+      for (uint32_t r = 0; r < ROWS; r++) want += ids[r] == (int32_t)v ? (double)dy[r * LD + j] : 0;
+      assert_true(fabs((double)grad[v * W + j] - want) < 1e-6);
+    }
+  free(dy), free(grad), free(before);
+}
+
+#define ON_EACH_BUILD(test)                                                                                            \
+  static void test_##test(void **state) {                                                                              \
+    (void)state;                                                                                                       \
+    each_build(test);                                                                                                  \
+  }
+ON_EACH_BUILD(products)
+ON_EACH_BUILD(norms)
+ON_EACH_BUILD(statistics)
+ON_EACH_BUILD(losses)
+ON_EACH_BUILD(slopes)
+ON_EACH_BUILD(rotations)
+ON_EACH_BUILD(lookups)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_products),
+      cmocka_unit_test(test_products), cmocka_unit_test(test_norms),  cmocka_unit_test(test_statistics),
+      cmocka_unit_test(test_losses),   cmocka_unit_test(test_slopes), cmocka_unit_test(test_rotations),
+      cmocka_unit_test(test_lookups),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

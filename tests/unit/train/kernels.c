@@ -2,9 +2,19 @@
 #include "tests/unit/train/kernels.h"
 
 #include "templates/cpu/train/gemm.h"
+#include "templates/cpu/train/rows.h"
 
 static uint64_t packed_floats(uint32_t n, uint32_t k) { return gemm_packed_floats(n, k); }
 static uint32_t panels(uint32_t n) { return gemm_panels(n); }
+static void elementwise(uint32_t which, float *dx, const float *x, const float *dy, uint32_t n, float cap) {
+  for (uint32_t i = 0; i < n; i += VL) {
+    const vf a = v_load_part(x + i, n - i, 1), b = v_load_part(dy + i, n - i, 0);
+    const vf all[BACK_COUNT] = {v_gelu_back(a, b), v_gelu_tanh_back(a, b),   v_silu_back(a, b),
+                                v_relu_back(a, b), v_sigmoid_back(a, b),     v_tanh_back(a, b),
+                                v_sqrt_back(a, b), v_softcap_back(a, b, cap)};
+    v_store_part(dx + i, all[which], n - i);
+  }
+}
 
 const train_kernels KERNELS = {
     .name = KERNELS_NAME,
@@ -16,4 +26,24 @@ const train_kernels KERNELS = {
     .rows = gemm_rows,
     .weight = gemm_weight,
     .generic = gemm_generic,
+    .elementwise = elementwise,
+    .row_rms = row_rms,
+    .row_std = row_std,
+    .row_l2 = row_l2,
+    .row_dot = row_dot,
+    .row_rms_back = row_rms_back,
+    .row_std_back = row_std_back,
+    .add_row = add_row,
+    .rms_norm_back = rms_norm_back,
+    .layer_norm_back = layer_norm_back,
+    .taper_rms_norm_back = taper_rms_norm_back,
+    .taper_layer_norm_back = taper_layer_norm_back,
+    .rope = rope,
+    .rope_back = rope_back,
+    .embed_back = embed_back,
+    .log_positive = log_positive,
+    .cross_entropy = cross_entropy,
+    .cross_entropy_both = cross_entropy_both,
+    .kl = kl,
+    .top_gap = top_gap,
 };

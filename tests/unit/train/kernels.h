@@ -21,7 +21,34 @@ typedef struct train_kernels {
                  uint32_t workers);
   void (*generic)(uint32_t form, uint32_t m, uint32_t n, uint32_t k, const float *a, uint32_t lda, const float *b,
                   uint32_t ldb, float *c, uint32_t ldc, int accumulate, float *scratch);
+  /* rows.h; elementwise: y[i] = f(x[i], dy[i]) */
+  void (*elementwise)(uint32_t which, float *dx, const float *x, const float *dy, uint32_t n, float cap);
+  float (*row_rms)(const float *x, uint32_t n, float eps);
+  float (*row_std)(const float *x, uint32_t n, float eps);
+  float (*row_l2)(const float *x, uint32_t n);
+  float (*row_dot)(const float *x, const float *y, uint32_t n);
+  void (*row_rms_back)(float *dx, const float *x, float ds, uint32_t n, float eps);
+  void (*row_std_back)(float *dx, const float *x, float ds, uint32_t n, float eps);
+  void (*add_row)(float *partial, const float *x, uint32_t n);
+  void (*rms_norm_back)(float *dx, const float *x, const float *w, const float *dy, uint32_t n, float eps);
+  void (*layer_norm_back)(float *dx, const float *x, const float *w, const float *dy, uint32_t n, float eps);
+  void (*taper_rms_norm_back)(float *dx, const float *x, const float *w, const float *tw, const float *tc, float g,
+                              const float *dy, uint32_t n, float eps);
+  void (*taper_layer_norm_back)(float *dx, const float *x, const float *w, const float *tw, const float *tc, float g,
+                                const float *dy, uint32_t n, float eps);
+  void (*rope)(float *y, const float *x, uint32_t n, uint32_t dims, int interleaved, const float *cs);
+  void (*rope_back)(float *dx, const float *dy, uint32_t n, uint32_t dims, int interleaved, const float *cs);
+  void (*embed_back)(float *grad, const int32_t *ids, const float *dy, uint32_t lddy, uint32_t rows, uint32_t width,
+                     uint32_t first, uint32_t last);
+  double (*log_positive)(double x);
+  float (*cross_entropy)(const float *logits, uint32_t n, int32_t target);
+  float (*cross_entropy_both)(float *dlogits, const float *logits, uint32_t n, int32_t target, float drow);
+  float (*kl)(const float *base, const float *other, uint32_t n);
+  float (*top_gap)(const float *x, uint32_t n);
 } train_kernels;
+
+/* Of `elementwise`. */
+enum { BACK_GELU, BACK_GELU_TANH, BACK_SILU, BACK_RELU, BACK_SIGMOID, BACK_TANH, BACK_SQRT, BACK_SOFTCAP, BACK_COUNT };
 
 extern const train_kernels train_kernels_v2, train_kernels_v3, train_kernels_v4;
 
