@@ -9,11 +9,13 @@ typedef struct opt_own {
   pass_run_options run;
 } opt_own;
 
-enum { KEY_PASSES = 3000, KEY_BEFORE, KEY_AFTER, KEY_VERIFY, KEY_TIME };
+enum { KEY_PASSES = 3000, KEY_BEFORE, KEY_AFTER, KEY_VERIFY, KEY_TIME, KEY_FOR };
 
 static const struct argp_option options[] = {
     {"passes", KEY_PASSES, "LIST", 0,
      "passes to run in order, e.g. fold-scale,dce; default stands for the pipeline of -O", 0},
+    {"for", KEY_FOR, "WORD", 0,
+     "decode (the default) or train: weights become parameters, default is the pipeline of training", 0},
     {"print-before", KEY_BEFORE, "NAME", 0, "print the IR before this pass (all: every pass) to standard error", 0},
     {"print-after", KEY_AFTER, "NAME", 0, "print the IR after this pass (all: every pass) to standard error", 0},
     {"verify-each", KEY_VERIFY, NULL, 0, "check invariants and print(parse(print)) after every pass", 0},
@@ -31,6 +33,15 @@ static int check_name(cli *c, const char *option, const char *value) {
   return cli_fail(c, CLI_USAGE, "option '%s': there is no pass '%s'; taperc opt --help lists them", option, value);
 }
 
+static int choose_use(cli *c, const char *value) {
+  size_t word;
+  int bad = cli_parse_word(c, "--for", value, "decode|train", &word);
+  if (bad) return bad;
+  c->model.train = word == 1;
+  c->build.pass.use = word == 1 ? PASS_TRAIN : PASS_INFER;
+  return CLI_OK;
+}
+
 static int option(cli *c, int key, const char *value) {
   opt_own *o = c->own;
   switch (key) {
@@ -38,6 +49,7 @@ static int option(cli *c, int key, const char *value) {
   case KEY_BEFORE: o->run.print_before = value; return check_name(c, "--print-before", value);
   case KEY_AFTER: o->run.print_after = value; return check_name(c, "--print-after", value);
   case KEY_VERIFY: o->run.verify_each = true; break;
+  case KEY_FOR: return choose_use(c, value);
   case KEY_TIME: o->run.time_passes = true; break;
   default: break;
   }

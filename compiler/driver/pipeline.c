@@ -37,7 +37,7 @@ bool pipeline_parse(const char *list, const pass_options *options, diag_sink *si
       return false;
     }
     if (all)
-      n += pass_pipeline(options, PASS_INFER, out + n, cap - n);
+      n += pass_pipeline(options, options->use ? options->use : PASS_INFER, out + n, cap - n);
     else
       out[n++] = info;
     p += length;
@@ -68,7 +68,7 @@ bool pipeline_run(ir_module *m, const char *list, const pass_options *options, c
   size_t n = 0;
   *out_bug = false;
   if (!list)
-    n = pass_pipeline(options, PASS_INFER, passes, PIPELINE_MAX);
+    n = pass_pipeline(options, options->use ? options->use : PASS_INFER, passes, PIPELINE_MAX);
   else if (!pipeline_parse(list, options, sink, passes, PIPELINE_MAX, &n))
     return false;
   if (!suits(m, passes, n, sink)) return false;

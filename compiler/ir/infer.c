@@ -138,7 +138,7 @@ static bool check_number(infer_ctx *c, const ir_attr *a) {
   if (!isfinite(v)) return infer_fail(c, "attribute '%s': expected a finite number", name);
   if (is_int && (a->u.i > IR_MAX_DIM || a->u.i < -IR_MAX_DIM))
     return infer_fail(c, "attribute '%s': %lld is out of range", name, (long long)a->u.i);
-  if (a->key == IR_ATTR_INTERLEAVED && a->u.i != 0 && a->u.i != 1)
+  if ((a->key == IR_ATTR_INTERLEAVED || a->key == IR_ATTR_TRAINED) && a->u.i != 0 && a->u.i != 1)
     return infer_fail(c, "attribute '%s': expected 0 or 1, found %lld", name, (long long)a->u.i);
   for (size_t i = 0; i < sizeof attr_ranges / sizeof *attr_ranges; i++) {
     if (attr_ranges[i].key != a->key || (attr_ranges[i].above ? v > attr_ranges[i].least : v >= attr_ranges[i].least))

@@ -5,19 +5,15 @@
 
 static const char name[] = "detect-taper";
 
-/* Operands of taper_rms_norm and taper_layer_norm: the latter has a bias in between. */
-typedef struct taper_operands {
-  ir_value x, weight, bias, taper_weight, taper_c;
-} taper_operands;
-
-static taper_operands operands_of(const ir_module *m, ir_value v) {
+/* taper_layer_norm has a bias in between. */
+pass_taper pass_taper_of(const ir_module *m, ir_value v) {
   bool is_layer = ir_is(m, v, IR_TAPER_LAYER_NORM);
-  return (taper_operands){ir_operand(m, v, 0), ir_operand(m, v, 1), is_layer ? ir_operand(m, v, 2) : IR_NONE,
-                          ir_operand(m, v, 2 + is_layer), ir_operand(m, v, 3 + is_layer)};
+  return (pass_taper){ir_operand(m, v, 0), ir_operand(m, v, 1), is_layer ? ir_operand(m, v, 2) : IR_NONE,
+                      ir_operand(m, v, 2 + is_layer), ir_operand(m, v, 3 + is_layer)};
 }
 
 /* x c gammat, or (x - mean) c gammat + beta. */
-static ir_value build_zero(pass_context *c, ir_value v, taper_operands o) {
+static ir_value build_zero(pass_context *c, ir_value v, pass_taper o) {
   ir_builder b = pass_builder(c, v);
   ir_value gain = analysis_is_splat(c->m, o.taper_c, 1) ? o.taper_weight
                                                         : pass_expr_binary(c, v, IR_MUL, o.taper_weight, o.taper_c);
@@ -27,15 +23,19 @@ static ir_value build_zero(pass_context *c, ir_value v, taper_operands o) {
   return IR_BUILD(&b, IR_SHIFT, scaled, o.bias);
 }
 
-static ir_value build_one(pass_context *c, ir_value v, taper_operands o) {
+ir_value pass_live_norm(ir_builder *b, pass_taper o, double eps) {
+  ir_attr attr = {IR_ATTR_EPS, {.f = eps}};
+  if (!o.bias.id) return ir_build(b, IR_RMS_NORM, (ir_value[]){o.x, o.weight}, 2, &attr, 1);
+  return ir_build(b, IR_LAYER_NORM, (ir_value[]){o.x, o.weight, o.bias}, 3, &attr, 1);
+}
+
+static ir_value build_one(pass_context *c, ir_value v, pass_taper o) {
   ir_builder b = pass_builder(c, v);
-  ir_attr eps = {IR_ATTR_EPS, {.f = ir_eps(c->m, v)}};
-  if (!o.bias.id) return ir_build(&b, IR_RMS_NORM, (ir_value[]){o.x, o.weight}, 2, &eps, 1);
-  return ir_build(&b, IR_LAYER_NORM, (ir_value[]){o.x, o.weight, o.bias}, 3, &eps, 1);
+  return pass_live_norm(&b, o, ir_eps(c->m, v));
 }
 
 static void rewrite(pass_context *c, const taper_norm *t) {
-  taper_operands o = operands_of(c->m, t->norm);
+  pass_taper o = pass_taper_of(c->m, t->norm);
   const char *gate = analysis_gate_name(c->m, t->gate, &c->scratch), *label = pass_label(c, t->norm);
   bool zero = t->state == TAPER_AT_ZERO;
   ir_value fresh = zero ? build_zero(c, t->norm, o) : build_one(c, t->norm, o);

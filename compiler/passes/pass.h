@@ -8,6 +8,14 @@ typedef enum pass_for { PASS_INFER = 1, PASS_TRAIN = 2, PASS_BOTH = 3 } pass_for
 typedef enum pass_norms { NORMS_DEFERRED, NORMS_KERNEL } pass_norms;
 typedef enum pass_fold { FOLD_FULL, FOLD_EXPLICIT, FOLD_NONE } pass_fold;
 
+/* What train-programs makes (docs/training.md has the words). */
+typedef struct pass_train_options {
+  const char *const *gates; /* names of the scheduled gates (an array of gates goes as a whole); NULL: every gate */
+  size_t gate_count;
+  double anchor; /* lambda of the scale anchor; 0 or below: none */
+  bool scan;     /* @eval and @scan, for packages that measure, instead of the programs that train */
+} pass_train_options;
+
 typedef struct pass_options {
   int level; /* 0, 1, 2 */
   pass_norms norms;
@@ -16,7 +24,9 @@ typedef struct pass_options {
   double clamp_rows;              /* K; 0: off */
   const unsigned char *used_rows; /* [used_count] of the token table: was the row read in training? NULL: not known */
   size_t used_count;
-  bool allow_nonfinite; /* fold weights that hold NaN or Inf */
+  pass_for use;                    /* what the default pipeline is for; 0: PASS_INFER */
+  const pass_train_options *train; /* NULL: every gate is scheduled, anchor 0.1, no scan */
+  bool allow_nonfinite;            /* fold weights that hold NaN or Inf */
 } pass_options;
 
 typedef struct pass_context {

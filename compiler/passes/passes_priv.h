@@ -56,6 +56,14 @@ void pass_fold_report(pass_context *c, pass_folds *f);
 void pass_fold_chain(pass_context *c, analysis_constants *known, pass_folds *f, ir_value link,
                      const analysis_reader *readers, size_t n);
 
+/* ---- detect_taper.c: parts of a taper norm ---- */
+typedef struct pass_taper {
+  ir_value x, weight, bias, taper_weight, taper_c; /* bias: the LayerNorm form alone */
+} pass_taper;
+pass_taper pass_taper_of(const ir_module *m, ir_value norm);
+/* The live norm of the parts, built by b with eps. */
+ir_value pass_live_norm(ir_builder *b, pass_taper parts, double eps);
+
 /* ---- words ---- */
 /* 'layers.0.attn_norm', or the op's name where it has none: without quotes. */
 const char *pass_label(pass_context *c, ir_value v);
