@@ -70,3 +70,8 @@ build/fuzz/tests/%: tests/fuzz/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
 
 # what tests/numerics/ops.py drives
 unit: $(B)/tests/unit/eval_tir
+
+# timing of training stages: `make build/release/tests/bench/train_step`
+$(B)/tests/bench/%: tests/bench/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group $(ALL_LDFLAGS) -lcmocka -ljansson -lm -lpthread -ldl

@@ -45,12 +45,6 @@ LOCAL void embed_plain(float *y, const float *table, int32_t id, uint32_t n) {
   const float *x = table + (size_t)(uint32_t)id * n;
   for (uint32_t i = 0; i < n; i += VL) v_store_part(y + i, v_load_part(x + i, n - i, 0), n - i);
 }
-/* Sum of x y: four chains of vectors, then a fixed tree. */
-LOCAL float row_dot(const float *x, const float *y, uint32_t n) {
-  vf s[4] = {{0}};
-  for (uint32_t i = 0, k = 0; i < n; i += VL, k = (k + 1) % 4) s[k] += v_load_part(x + i, n - i, 0) * v_load_part(y + i, n - i, 0);
-  return sum_lanes((s[0] + s[1]) + (s[2] + s[3]));
-}
 /* x at column `start` of a row of m zeros. */
 LOCAL void pad(float *y, const float *x, uint32_t n, uint32_t start, uint32_t m) {
   for (uint32_t i = 0; i < start; i++) y[i] = 0;
