@@ -1,9 +1,11 @@
 #include "compiler/cli/cli.h"
 #include "compiler/cli/json.h"
+#include "compiler/driver/train_package.h"
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct compile_own {
+  size_t use;  /* USE_* */
   size_t emit; /* 0: a package; else a word of emit_words, from 1 */
   const char *archs[BUILD_MAX_ARCHS];
   size_t arch_count;
@@ -11,13 +13,14 @@ typedef struct compile_own {
 } compile_own;
 
 enum { KEY_TARGET = 3000, KEY_ARCH, KEY_DTYPE, KEY_FOR, KEY_EMIT, KEY_TRIPLE, KEY_TEMPS };
+enum { USE_DECODE, USE_TRAIN, USE_BOTH };
 enum { EMIT_PACKAGE, EMIT_AST, EMIT_IR, EMIT_PLAN, EMIT_SOURCE, EMIT_ASM, EMIT_DOT };
 
 static const struct argp_option options[] = {
     {"target", KEY_TARGET, "WORD", 0, "cpu (cuda: not built yet)", 0},
     {"arch", KEY_ARCH, "LIST", 0, "images to make: x86-64-v3, x86-64-v4, native; default x86-64-v3,x86-64-v4", 0},
     {"dtype", KEY_DTYPE, "WORD", 0, "f32 (bf16, f16, w8a8, w8a32, w4a8: not built yet)", 0},
-    {"for", KEY_FOR, "WORD", 0, "decode (train, both: not built yet)", 0},
+    {"for", KEY_FOR, "WORD", 0, "decode (default), train, both: what the package is for", 0},
     {"emit", KEY_EMIT, "WORD", 0, "stop earlier and write a text: ast, ir, plan, source, asm, dot (ptx: not built yet)",
      0},
     {"target-triple", KEY_TRIPLE, "T", 0, "triple for the C compiler (default: this machine's)", 0},
@@ -53,7 +56,7 @@ static int option(cli *c, int key, const char *value) {
   case KEY_TARGET: return cli_parse_word(c, "--target", value, "cpu;cuda", &word);
   case KEY_ARCH: return set_archs(c, o, value);
   case KEY_DTYPE: return cli_parse_word(c, "--dtype", value, "f32;bf16|f16|w8a8|w8a32|w4a8", &word);
-  case KEY_FOR: return cli_parse_word(c, "--for", value, "decode;train|both", &word);
+  case KEY_FOR: return cli_parse_word(c, "--for", value, "decode|train|both", &o->use);
   case KEY_EMIT:
     bad = cli_parse_word(c, "--emit", value, "ast|ir|plan|source|asm|dot;ptx", &word);
     if (!bad) o->emit = word + 1;
@@ -66,6 +69,16 @@ static int option(cli *c, int key, const char *value) {
   case KEY_TEMPS: c->build.save_temps = value ? value : "."; break;
   default: break;
   }
+  return CLI_OK;
+}
+
+/* Nothing folds in a training program. */
+static int check_use(cli *c, const compile_own *o) {
+  if (o->use == USE_BOTH && o->emit)
+    return cli_fail(c, CLI_USAGE,
+                    "option '--emit' writes one text, and --for both has two; give --for decode or train");
+  if (o->use == USE_TRAIN && c->given & CLI_ACT_BUILD)
+    return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing with --for train; leave it out", c->given_name[1]);
   return CLI_OK;
 }
 
@@ -126,6 +139,42 @@ static int emit_text(cli *c, size_t emit, model_loaded *m, text *out) {
   return bad;
 }
 
+/* ---- training ---- */
+
+static int emit_train_code(cli *c, size_t emit, const train_job *job, const train_plan *p, text *out) {
+  taper_error error = {0};
+  char hash[33] = "", *assembler = NULL;
+  size_t size = 0;
+  text source = {0};
+  taper_status status = train_source(job, p, emit == EMIT_SOURCE ? out : &source, hash, c->sink, &error);
+  if (status == TAPER_OK && emit == EMIT_ASM) {
+    status = build_asm(&source, &c->build, &assembler, &size, &error);
+    if (status == TAPER_OK) text_put(out, assembler, size);
+  }
+  free(assembler);
+  text_free(&source);
+  return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, true);
+}
+
+static int emit_train_text(cli *c, size_t emit, train_job *job, text *out) {
+  train_plan *p = NULL;
+  taper_error error = {0};
+  if (emit == EMIT_AST) return model_print_ast(&job->model, out) ? CLI_OK : CLI_BUG;
+  taper_status status =
+      emit == EMIT_IR || emit == EMIT_DOT ? train_passes(job, c->sink, &error) : train_lower(job, c->sink, &p, &error);
+  int bad = status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
+  if (!bad && emit == EMIT_IR)
+    ir_print(job->model.module, out);
+  else if (!bad && emit == EMIT_DOT)
+    ir_print_dot(job->model.module, out);
+  else if (!bad && emit == EMIT_PLAN)
+    train_plan_print(p, out);
+  else if (!bad)
+    bad = emit_train_code(c, emit, job, p, out);
+  train_plan_free(p);
+  return bad;
+}
+
 static void put_json(const char *path, const build_options *build, const build_result *r) {
   json_out j = {0};
   json_open(&j, NULL, '{');
@@ -143,12 +192,15 @@ static void put_json(const char *path, const build_options *build, const build_r
   text_free(&j.t);
 }
 
-static int make_package(cli *c, model_loaded *m) {
+/* `job`: for training; `m`: for decoding; either may be NULL. */
+static int make_package(cli *c, model_loaded *m, train_job *job) {
   build_result r = {0};
   taper_error error = {0};
-  if (!m->bound) return cli_fail_file(c, CLI_WRONG, c->args[0], "%s, or stop at a text by --emit", m->unbound);
-  const char *path = c->output ? c->output : arena_printf(&c->memory, "%s.tpack", m->name);
-  taper_status status = build_package(m, &c->build, path, c->sink, &r, &error);
+  if (m && !m->bound) return cli_fail_file(c, CLI_WRONG, c->args[0], "%s, or stop at a text by --emit", m->unbound);
+  const char *name = m ? m->name : job->model.name,
+             *path = c->output ? c->output : arena_printf(&c->memory, "%s.tpack", name);
+  taper_status status = job ? train_package(job, m, &c->build, path, c->sink, &r, &error)
+                            : build_package(m, &c->build, path, c->sink, &r, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, true);
   text images = {0};
   for (size_t i = 0; i < c->build.arch_count; i++) text_printf(&images, "%s%s", i ? ", " : "", c->build.archs[i]);
@@ -159,12 +211,36 @@ static int make_package(cli *c, model_loaded *m) {
   return CLI_OK;
 }
 
+static int compile(cli *c, const compile_own *o, model_loaded *m, train_job *job) {
+  if (o->emit == EMIT_PACKAGE) return make_package(c, m, job);
+  text t = {0};
+  int bad = job ? emit_train_text(c, o->emit, job, &t) : emit_text(c, o->emit, m, &t);
+  if (!bad) bad = cli_emit_text(c, &t);
+  text_free(&t);
+  return bad;
+}
+
+static int load_and_compile(cli *c, const compile_own *o, const model_place *place, model_loaded *m, train_job *job) {
+  taper_error error = {0};
+  taper_status status = TAPER_OK;
+  if (o->use != USE_TRAIN) status = model_load(place, &c->model, c->sink, m, &error);
+  if (status == TAPER_OK && o->use != USE_DECODE) {
+    train_settings settings;
+    train_settings_init(&settings);
+    status = train_prepare(place, &c->model, &settings, c->sink, job, &error);
+  }
+  if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
+  return compile(c, o, o->use == USE_TRAIN ? NULL : m, o->use == USE_DECODE ? NULL : job);
+}
+
 static int run(cli *c) {
   compile_own *o = c->own;
   model_loaded m = {0};
+  train_job job = {0};
   model_place place;
   taper_error error = {0};
-  int bad = check_emit(c, o);
+  int bad = check_use(c, o);
+  if (!bad) bad = check_emit(c, o);
   if (bad) return bad;
   c->build.arch_count = o->arch_count ? o->arch_count : 2;
   memcpy(c->build.archs, o->arch_count ? o->archs : (const char *[]){"x86-64-v4", "x86-64-v3", NULL},
@@ -176,18 +252,10 @@ static int run(cli *c) {
   if (place.kind == MODEL_PACKAGE)
     return cli_fail_file(c, CLI_WRONG, c->args[0],
                          "the package is compiled already; give the model that it was made of");
-  status = model_load(&place, &c->model, c->sink, &m, &error);
-  if (status != TAPER_OK) bad = cli_fail_status(c, status, &error, false);
-  if (!bad && o->emit == EMIT_PACKAGE) {
-    bad = make_package(c, &m);
-  } else if (!bad) {
-    text t = {0};
-    bad = emit_text(c, o->emit, &m, &t);
-    if (!bad) bad = cli_emit_text(c, &t);
-    text_free(&t);
-  }
+  bad = load_and_compile(c, o, &place, &m, &job);
   cli_flush(c); /* places in messages live in the model */
   model_free(&m);
+  train_free(&job);
   return bad;
 }
 

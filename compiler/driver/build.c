@@ -1,6 +1,6 @@
 /* Module -> plan -> source -> package. docs/package-format.md */
 #include "compiler/driver/build.h"
-#include "compiler/driver/parts.h"
+#include "compiler/driver/build_priv.h"
 #include "compiler/emit/emit.h"
 #include "compiler/ir/eval.h"
 #include "runtime/base/checked.h"
@@ -78,16 +78,11 @@ taper_status build_asm(const text *source, const build_options *options, char **
 
 /* ---- the package ---- */
 
-typedef struct decode_texts {
-  text source, ir, plan, options;
-  build_image images[BUILD_MAX_ARCHS];
-  size_t image_count;
-} decode_texts;
-
-static void free_texts(decode_texts *t) {
-  text *const texts[] = {&t->source, &t->ir, &t->plan, &t->options};
+void build_decode_free(decode_part *part) {
+  text *const texts[] = {&part->source, &part->ir, &part->plan_text, &part->options};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) text_free(texts[i]);
-  build_images_free(t->images, t->image_count);
+  build_images_free(part->images, part->image_count);
+  plan_free(part->plan);
 }
 
 /* A constant without bytes of its own (inline, splat, or an expression that no pass folded): its value, rounded once.
@@ -121,29 +116,28 @@ static taper_status add_weights(package_parts *k, const ir_module *m, const plan
   return TAPER_OK;
 }
 
-static taper_status assemble(package_parts *k, decode_texts *t, const model_loaded *m, const plan *p,
-                             const build_options *options, const char *path, diag_sink *sink, build_result *out,
+static taper_status assemble(package_parts *k, const model_loaded *m, const build_options *options,
+                             const char *compiler, diag_sink *sink, decode_part *part, build_result *out,
                              taper_error *error) {
-  const char *compiler;
   const plan_tensor *tensors;
+  const plan *p = part->plan;
   size_t n = plan_tensors(p, &tensors);
-  TAPER_TRY(build_compiler_version(options->cc ? options->cc : "gcc", &k->memory, &compiler, error));
-  TAPER_TRY(build_source(m, p, &t->source, out->model_hash, sink, error));
-  TAPER_TRY(build_images(&t->source, options, compiler, sink, t->images, &t->image_count, error));
+  TAPER_TRY(build_source(m, p, &part->source, out->model_hash, sink, error));
+  TAPER_TRY(build_images(&part->source, options, compiler, sink, part->images, &part->image_count, error));
   TAPER_TRY(add_weights(k, m->module, tensors, n, error));
-  parts_add_images(k, t->images, t->image_count, "taper.image.", "taper.cpu.", "taper.arch");
-  for (size_t i = 0; i < t->image_count; i++) out->cached += t->images[i].cached;
-  plan_print(p, &t->plan);
-  ir_print(m->module, &t->ir);
-  parts_add_bytes(k, "taper.plan", t->plan.data, t->plan.size);
-  parts_add_bytes(k, "taper.ir", t->ir.data, t->ir.size);
-  parts_add_bytes(k, "taper.source", t->source.data, t->source.size);
-  pipeline_print_options(&options->pass, &t->options);
-  if (t->plan.failed || t->ir.failed || t->options.failed)
+  parts_add_images(k, part->images, part->image_count, "taper.image.", "taper.cpu.", "taper.arch");
+  for (size_t i = 0; i < part->image_count; i++) out->cached += part->images[i].cached;
+  plan_print(p, &part->plan_text);
+  ir_print(m->module, &part->ir);
+  parts_add_bytes(k, "taper.plan", part->plan_text.data, part->plan_text.size);
+  parts_add_bytes(k, "taper.ir", part->ir.data, part->ir.size);
+  parts_add_bytes(k, "taper.source", part->source.data, part->source.size);
+  pipeline_print_options(&options->pass, &part->options);
+  if (part->plan_text.failed || part->ir.failed || part->options.failed)
     return TAPER_FAIL(error, TAPER_NOMEM, "no memory for the texts of the package; free some");
-  out->images = t->image_count;
-  out->tensors = n;
-  return parts_write(k, m, out->model_hash, t->options.data, compiler, path, error);
+  out->images += part->image_count;
+  out->tensors += n;
+  return TAPER_OK;
 }
 
 /* The parameters become JSON and 'vocab' is what a runtime goes by, but a .tir text may say anything. */
@@ -161,22 +155,33 @@ static taper_status check_params(const model_loaded *m, const plan *p, taper_err
                     m->place.source, p->vocab, p->vocab);
 }
 
-taper_status build_package(model_loaded *m, const build_options *options, const char *path, diag_sink *sink,
-                           build_result *out, taper_error *error) {
-  plan *p = NULL;
-  package_parts k = {0};
-  decode_texts t = {0};
-  *out = (build_result){0};
+taper_status build_decode_part(package_parts *k, model_loaded *m, const build_options *options, const char *compiler,
+                               diag_sink *sink, decode_part *part, build_result *out, taper_error *error) {
   if (strcmp(m->tokenizer, "bytes") != 0 && strcmp(m->tokenizer, "none") != 0)
     diag_report(sink, DC_TOKENIZER, (diag_loc){.file = diag_intern(sink, m->place.source)},
                 "the tokenizer '%s' is not built yet: the package works on ids only", m->tokenizer);
-  taper_status status = build_lower(m, options, sink, &p, error);
-  if (status == TAPER_OK) status = check_params(m, p, error);
-  if (status == TAPER_OK) status = assemble(&k, &t, m, p, options, path, sink, out, error);
+  TAPER_TRY(build_lower(m, options, sink, &part->plan, error));
+  TAPER_TRY(check_params(m, part->plan, error));
+  return assemble(k, m, options, compiler, sink, part, out, error);
+}
+
+static taper_status make_package(package_parts *k, model_loaded *m, const build_options *options, const char *path,
+                                 diag_sink *sink, decode_part *part, build_result *out, taper_error *error) {
+  const char *compiler;
+  TAPER_TRY(build_compiler_version(options->cc ? options->cc : "gcc", &k->memory, &compiler, error));
+  TAPER_TRY(build_decode_part(k, m, options, compiler, sink, part, out, error));
+  return parts_write(k, m, out->model_hash, part->options.data, compiler, path, error);
+}
+
+taper_status build_package(model_loaded *m, const build_options *options, const char *path, diag_sink *sink,
+                           build_result *out, taper_error *error) {
+  package_parts k = {0};
+  decode_part part = {0};
+  *out = (build_result){0};
+  taper_status status = make_package(&k, m, options, path, sink, &part, out, error);
   struct stat s;
   if (status == TAPER_OK && stat(path, &s) == 0) out->bytes = (uint64_t)s.st_size;
-  plan_free(p);
-  free_texts(&t);
+  build_decode_free(&part);
   parts_free(&k);
   return status;
 }

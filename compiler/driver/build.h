@@ -4,6 +4,7 @@
 
 #include "compiler/driver/model.h"
 #include "compiler/driver/pipeline.h"
+#include "compiler/driver/private_file.h"
 #include "runtime/text/tokenizer.h"
 
 #define BUILD_MAX_ARCHS 3
@@ -72,8 +73,8 @@ typedef struct build_opened {
   tokenizer tokenizer;         /* the package's */
   const char *path;            /* what the runtime opens */
   st_file package;
-  int fd;       /* of a private package: keeps it; else -1 */
-  bool writing; /* after a failure: it was in writing the private package */
+  private_file file; /* of a private package */
+  bool writing;      /* after a failure: it was in writing the private package */
   arena memory;
 } build_opened;
 

@@ -123,7 +123,7 @@ taper_status checkpoints_list(const char *folder, arena *a, checkpoint_steps *ou
   return TAPER_OK;
 }
 
-const char *checkpoint_path(const char *run, uint64_t step, arena *a) {
+const char *checkpoint_folder(const char *run, uint64_t step, arena *a) {
   return join(a, run, arena_printf(a, "checkpoint-%llu", (unsigned long long)step));
 }
 
@@ -133,7 +133,7 @@ taper_status checkpoints_newest(const char *run, arena *a, diag_sink *sink, chec
   TAPER_TRY(checkpoints_list(run, a, &list, error));
   out->count = list.count;
   for (size_t i = 0; i < list.count && !out->folder; i++) {
-    const char *folder = checkpoint_path(run, list.steps[i], a);
+    const char *folder = checkpoint_folder(run, list.steps[i], a);
     taper_error why = {0};
     if (checkpoint_check(folder, a, &why) == TAPER_OK)
       out->folder = folder, out->step = list.steps[i];

@@ -9,7 +9,7 @@
 /* "checkpoint-<step>", no zero padding; false: another name. */
 bool checkpoint_name_step(const char *name, uint64_t *out);
 /* RUN/checkpoint-<step>, in `a`. */
-const char *checkpoint_path(const char *run, uint64_t step, arena *a);
+const char *checkpoint_folder(const char *run, uint64_t step, arena *a);
 
 typedef struct checkpoint_steps {
   uint64_t *steps; /* newest first */

@@ -1,33 +1,16 @@
 /* What a command computes with. */
 #include "compiler/driver/build.h"
-#include "runtime/base/file.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-/* Compiles to a file of a private folder, which is gone from the file system before it is used: a kill leaves nothing
- * behind. */
 static taper_status make_private(build_opened *b, const build_options *options, diag_sink *sink, taper_error *error) {
-  const char *temporary = getenv("TMPDIR");
-  char *folder = arena_printf(&b->memory, "%s/taperc-XXXXXX", temporary && *temporary ? temporary : "/tmp");
-  if (!mkdtemp(folder)) {
-    b->writing = true;
-    return TAPER_FAIL(error, TAPER_IO, "%s: cannot be created: %s; set TMPDIR to a folder that can be written", folder,
-                      file_error_text(errno));
+  taper_status status = private_file_begin("model.tpack", &b->memory, &b->file, error);
+  if (status == TAPER_OK) {
+    status = build_package(&b->source, options, b->file.path, sink, &b->built, error);
+    status = private_file_take(&b->file, status, &b->memory, error);
   }
-  const char *path = arena_printf(&b->memory, "%s/model.tpack", folder);
-  taper_status status = build_package(&b->source, options, path, sink, &b->built, error);
   b->writing = status == TAPER_IO;
-  if (status == TAPER_OK) b->fd = open(path, O_RDONLY | O_CLOEXEC);
-  unlink(path);
-  rmdir(folder);
-  if (status != TAPER_OK) return status;
-  if (b->fd < 0)
-    return TAPER_FAIL(error, TAPER_IO, "%s: cannot be opened: %s; check TMPDIR", path, file_error_text(errno));
-  b->path = arena_printf(&b->memory, "/proc/self/fd/%d", b->fd);
-  return TAPER_OK;
+  b->path = b->file.opened;
+  return status;
 }
 
 taper_status build_reopen(build_opened *b, const taper_model_options *runtime, taper_error *error) {
@@ -43,7 +26,6 @@ static const char *metadata(const build_opened *b, const char *key, const char *
 
 taper_status build_open(const model_place *place, const model_options *model_opts, const build_options *options,
                         const taper_model_options *runtime, diag_sink *sink, build_opened *out, taper_error *error) {
-  out->fd = -1;
   out->path = place->source;
   if (place->kind != MODEL_PACKAGE) {
     TAPER_TRY(model_load(place, model_opts, sink, &out->source, error));
@@ -63,7 +45,7 @@ void build_close(build_opened *b) {
   taper_model_free(b->model);
   st_close(&b->package);
   model_free(&b->source);
-  if (b->path && b->fd >= 0) close(b->fd);
+  private_file_close(&b->file);
   arena_free(&b->memory);
-  *b = (build_opened){.fd = -1};
+  *b = (build_opened){0};
 }

@@ -51,7 +51,7 @@ static size_t kept_bytes(const char *data, size_t size, uint64_t step) {
 }
 
 static taper_status cut_metrics(run_folder *run, uint64_t step, taper_error *error) {
-  const char *path = inside(run, "metrics.jsonl");
+  const char *path = run->metrics_path;
   mapped_file map = {0};
   if (access(path, F_OK) != 0) return TAPER_OK;
   TAPER_TRY(file_map(path, &map, error));
@@ -69,7 +69,7 @@ static taper_status set_aside(run_folder *run, taper_error *error) {
   TAPER_TRY(checkpoints_list(run->path, &run->memory, &list, error));
   for (size_t i = 0; i < list.count && (!run->found.folder || list.steps[i] > run->found.step); i++) {
     unsigned long long step = (unsigned long long)list.steps[i];
-    const char *from = checkpoint_path(run->path, list.steps[i], &run->memory);
+    const char *from = checkpoint_folder(run->path, list.steps[i], &run->memory);
     int failed = -1;
     for (int k = 0; failed && k < 1000; k++)
       failed = rename(from, inside(run, k ? arena_printf(&run->memory, "damaged-checkpoint-%llu.%d", step, k)
@@ -94,7 +94,8 @@ static taper_status make_folder(run_folder *run, bool resume, taper_error *error
   if (stat(run->path, &s) != 0 || !S_ISDIR(s.st_mode))
     return TAPER_FAIL(error, TAPER_INVALID, "%s: is there and is no folder; give another -o", run->path);
   if (!resume)
-    return TAPER_FAIL(error, TAPER_INVALID, "%s: exists already; give --resume to go on with it, or another -o", run->path);
+    return TAPER_FAIL(error, TAPER_INVALID, "%s: exists already; give --resume to go on with it, or another -o",
+                      run->path);
   return TAPER_OK;
 }
 
@@ -121,6 +122,7 @@ static taper_status open_parts(run_folder *run, bool resume, diag_sink *sink, ta
 
 taper_status run_folder_open(const char *path, bool resume, diag_sink *sink, run_folder *out, taper_error *error) {
   *out = (run_folder){.path = path, .metrics = -1, .log = -1, .open = true};
+  out->metrics_path = inside(out, "metrics.jsonl");
   TAPER_TRY(make_folder(out, resume, error));
   return open_parts(out, resume, sink, error);
 }
@@ -146,7 +148,7 @@ static bool put_all(int fd, const char *data, size_t n) {
 }
 
 taper_status run_folder_metrics(run_folder *run, const text *line, taper_error *error) {
-  const char *path = inside(run, "metrics.jsonl");
+  const char *path = run->metrics_path;
   if (line->failed) return TAPER_FAIL(error, TAPER_NOMEM, "%s: no memory for a line; free some", path);
   off_t before = lseek(run->metrics, 0, SEEK_END);
   if (put_all(run->metrics, line->data, line->size)) return TAPER_OK;
@@ -173,7 +175,7 @@ void run_folder_log(run_folder *run, const char *format, ...) {
 
 taper_status run_folder_sync(run_folder *run, taper_error *error) {
   if (fsync(run->metrics) == 0 || errno == EINVAL) return TAPER_OK;
-  return TAPER_FAIL(error, TAPER_IO, "%s: cannot be written: %s; free some space", inside(run, "metrics.jsonl"),
+  return TAPER_FAIL(error, TAPER_IO, "%s: cannot be written: %s; free some space", run->metrics_path,
                     file_error_text(errno));
 }
 
@@ -199,7 +201,7 @@ void run_folder_prune(run_folder *run, uint64_t newest, uint64_t keep) {
       if (kept < keep)
         kept++;
       else
-        delete_checkpoint(checkpoint_path(run->path, list.steps[i], &a), &a);
+        delete_checkpoint(checkpoint_folder(run->path, list.steps[i], &a), &a);
     }
   arena_free(&a);
 }

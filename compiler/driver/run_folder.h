@@ -7,9 +7,9 @@
 
 /* Zeroed: closed. */
 typedef struct run_folder {
-  const char *path;
-  int metrics, log; /* file descriptors, appending; the log is locked against a second process */
-  bool open, fresh; /* fresh: begun by this call */
+  const char *path, *metrics_path;
+  int metrics, log;       /* file descriptors, appending; the log is locked against a second process */
+  bool open, fresh;       /* fresh: begun by this call */
   checkpoint_found found; /* with resume: the checkpoint to go on from; folder NULL: none */
   arena memory;
 } run_folder;

@@ -77,7 +77,7 @@ static taper_status find_weights(preparation *p) {
 static bool same_place(diag_loc a, diag_loc b) { return a.line == b.line && a.col == b.col; }
 
 /* One call of the source may stand for norms of several kinds; then none of them can change. */
-static taper_status check_call(const preparation *p, const ir_module *m, const train_norm *norms, size_t n, ir_value op,
+static taper_status check_call(const preparation *p, const ir_module *m, const norm_use *norms, size_t n, ir_value op,
                                unsigned wanted) {
   diag_loc loc = ir_loc_of(m, op);
   ir_region entry = ir_entry_find(m, "forward");
@@ -98,8 +98,8 @@ static taper_status check_call(const preparation *p, const ir_module *m, const t
 static taper_status list_calls(const preparation *p, const front_model *f, const ir_module *m, unsigned wanted,
                                front_taper_norm **out, size_t *out_n) {
   arena *a = &p->job->memory;
-  train_norm *norms;
-  size_t n = train_norms(m, a, &norms), count = 0;
+  norm_use *norms;
+  size_t n = norm_uses(m, a, &norms), count = 0;
   front_taper_norm *calls = ARENA_ARRAY(a, front_taper_norm, n + 1);
   const char *inner = front_gate_name(f, "internal", a), *outer = front_gate_name(f, "final", a);
   for (size_t i = 0; i < n; i++) {

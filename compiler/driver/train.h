@@ -51,13 +51,13 @@ void train_free(train_job *job);
 
 /* ---- train_norms.c: which norms there are ---- */
 enum { TRAIN_ROLE_INTERNAL = 1, TRAIN_ROLE_FINAL = 2 };
-typedef struct train_norm {
+typedef struct norm_use {
   ir_value op;
   unsigned role;    /* one of TRAIN_ROLE_* */
   const char *gate; /* NULL: live, no taper norm */
-} train_norm;
+} norm_use;
 /* The norms that read the residual stream, and every taper norm, of entry `forward`. Owned by `a`. */
-size_t train_norms(const ir_module *m, arena *a, train_norm **out);
+size_t norm_uses(const ir_module *m, arena *a, norm_use **out);
 
 /* ---- train_recipe.c ---- */
 /* Which roles a variant tapers. */

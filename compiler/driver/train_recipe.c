@@ -63,8 +63,8 @@ static gate_use *find_gate(recipe_maker *k, const char *name) {
 static void list_gates(recipe_maker *k) {
   const ir_module *m = k->job->model.module;
   arena *a = &k->job->memory;
-  train_norm *norms;
-  size_t n = train_norms(m, a, &norms);
+  norm_use *norms;
+  size_t n = norm_uses(m, a, &norms);
   k->gates = ARENA_ARRAY(a, gate_use, n + 1);
   k->schedules = ARENA_ARRAY(a, taper_gate_schedule, n + 1);
   for (size_t i = 0; i < n; i++) {

@@ -18,7 +18,7 @@ def command_lines(m):
     yield "unknown command", ["complie"], 2, "unknown command 'complie'; did you mean 'compile'\\?"
     yield "far command", ["xyzzy"], 2, "unknown command 'xyzzy'; taperc --help"
     yield "option before the command", ["-v", "run"], 2, "before the command"
-    for later in ("train", "scan", "import", "export", "report"):
+    for later in ("scan", "import", "export", "report"):
         yield later + " later", [later, "x"], 2, NOT_BUILT
     yield "unknown option", ["run", m, "--promt", "x"], 2, "unknown option '--promt'; did you mean '--prompt'\\?"
     yield "unknown short option", ["run", m, "-q"], 2, "unknown option '-q'"
@@ -52,7 +52,7 @@ def command_lines(m):
     for dtype in ("bf16", "f16", "w8a8", "w8a32", "w4a8"):
         yield "--dtype " + dtype, ["compile", m, "--dtype=" + dtype], 2, NOT_BUILT
     yield "--dtype f64", ["compile", m, "--dtype=f64"], 2, "'f64' is not one"
-    yield "--for train", ["compile", m, "--for=train"], 2, NOT_BUILT
+    yield "--for train and a switch of the passes", ["compile", m, "--for=train", "-O1"], 2, "acts on nothing with --for train"
     yield "--for both", ["compile", m, "--for=both"], 2, NOT_BUILT
     yield "--emit=ptx", ["compile", m, "--emit=ptx"], 2, NOT_BUILT
     yield "--emit=irr", ["compile", m, "--emit=irr"], 2, "did you mean 'ir'"

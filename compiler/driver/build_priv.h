@@ -1,0 +1,21 @@
+/* build_priv.h - the decoding part of a package, for those that put packages together. */
+#ifndef TAPERC_DRIVER_BUILD_PRIV_H
+#define TAPERC_DRIVER_BUILD_PRIV_H
+
+#include "compiler/driver/parts.h"
+
+/* What the parts point to until the package is written. Zeroed: empty. */
+typedef struct decode_part {
+  plan *plan;
+  text source, ir, plan_text, options;
+  build_image images[BUILD_MAX_ARCHS];
+  size_t image_count;
+} decode_part;
+
+/* Passes, plan, source, images of a loaded model with bound weights: its tensors, images and texts go into k; `compiler`
+   is build_compiler_version's. Fills out->model_hash, images, cached, tensors. */
+taper_status build_decode_part(package_parts *k, model_loaded *m, const build_options *options, const char *compiler,
+                               diag_sink *sink, decode_part *part, build_result *out, taper_error *error);
+void build_decode_free(decode_part *part);
+
+#endif
