@@ -52,11 +52,11 @@ static taper_status copy_files(taper_trainer *t, const package *p, taper_error *
 static taper_status take_recipe(taper_trainer *t, const package *p, const taper_recipe *own, taper_error *error) {
   if (!own && !p->recipe)
     return TAPER_FAIL(error, TAPER_INVALID, "%s: the package has no recipe; give one in the options", p->path);
-  if (!own)
-    return recipe_parse(p->recipe->data, p->recipe->bytes, &t->allocator, &t->recipe, &t->recipe_block, error) ==
-                   TAPER_OK
-               ? TAPER_OK
-               : taper_add_context(error, TAPER_INVALID, "%s", p->path);
+  if (!own) {
+    const taper_status status =
+        recipe_parse(p->recipe->data, p->recipe->bytes, &t->allocator, &t->recipe, &t->recipe_block, error);
+    return status == TAPER_OK ? status : taper_add_context(error, status, "%s", p->path);
+  }
   TAPER_TRY(model_check_size(own->size, sizeof(*own), "taper_recipe", error));
   TAPER_TRY(recipe_check(own, error));
   return recipe_copy(own, &t->allocator, &t->recipe, &t->recipe_block, error);

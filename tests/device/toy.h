@@ -16,13 +16,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TOY_D = 22, TOY_V = 300, TOY_CONTEXT = 50, TOY_NAN = 299, TOY_MAX_META = 24, TOY_MAX_TENSORS = 8 };
+enum { TOY_D = 22, TOY_V = 300, TOY_CONTEXT = 50, TOY_NAN = 299, TOY_MAX_META = 24, TOY_MAX_TENSORS = 20 };
 
 typedef struct toy {
   float emb[TOY_V * TOY_D], head[TOY_V * TOY_D], scale[TOY_D];
   char *image;
   size_t image_bytes;
-  char hashes[1024];
+  char hashes[2048];
   st_pair meta[TOY_MAX_META];
   size_t meta_count;
   st_source tensors[TOY_MAX_TENSORS];
@@ -50,16 +50,17 @@ static inline void toy_remove_folder(void) {
   if (child > 0) waitpid(child, NULL, 0);
 }
 
-/* Compiles toy_image.c with one mistake (0: none) to *out_image (malloc). Run from the root of the source tree. */
-static inline void toy_compile(int wrong, char **out_image, size_t *out_bytes) {
+/* Compiles a source with one mistake (0: none) to *out_image (malloc); hosted: it needs the C library. Run from the root of
+   the source tree. */
+static inline void toy_compile(const char *source, bool hosted, int wrong, char **out_image, size_t *out_bytes) {
   char define[32];
   const char *path = toy_path("image.so");
   snprintf(define, sizeof(define), "-DTOY_WRONG=%d", wrong);
   pid_t child = fork();
   if (child == 0) {
-    execlp("gcc", "gcc", "-std=c11", "-O1", "-w", "-I.", define, "-shared", "-fPIC", "-ffreestanding",
-           "-fno-stack-protector", "-nostdlib", "-Wl,-z,defs", "-fvisibility=hidden", "tests/device/toy_image.c", "-o",
-           path, (char *)NULL);
+    execlp("gcc", "gcc", "-std=c11", "-O1", "-w", "-I.", define, "-shared", "-fPIC", "-fno-stack-protector",
+           hosted ? "-fhosted" : "-ffreestanding", "-Wl,-z,defs", "-fvisibility=hidden", source, "-o", path,
+           hosted ? "-lm" : "-nostdlib", (char *)NULL);
     _exit(127);
   }
   int state = 1;
@@ -109,7 +110,7 @@ static inline toy *toy_new(int wrong) {
     t->head[i] = i / TOY_D == TOY_NAN ? 0 : (float)(philox_uniform(r[1]) * 6 - 3); /* never among the best */
     if (i < TOY_D) t->scale[i] = (float)(philox_uniform(r[2]) + 0.5);
   }
-  toy_compile(wrong, &t->image, &t->image_bytes);
+  toy_compile("tests/device/toy_image.c", false, wrong, &t->image, &t->image_bytes);
   toy_tensor(t, "emb", ST_F32, TOY_V, TOY_D, t->emb);
   toy_tensor(t, "head", ST_F32, TOY_V, TOY_D, t->head);
   toy_tensor(t, "scale", ST_F32, 0, TOY_D, t->scale);
