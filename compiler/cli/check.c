@@ -2,6 +2,7 @@
  * tolerance. */
 #include "compiler/cli/forward.h"
 #include "compiler/cli/json.h"
+#include "compiler/driver/runner.h"
 #include "compiler/driver/words.h"
 #include "runtime/base/philox.h"
 #include <math.h>
@@ -184,7 +185,7 @@ static size_t best_of(const float *row, uint32_t vocab) {
 
 /* KL(b || a): what b's reader loses by being given a. */
 static double divergence(const float *a, const float *b, uint32_t vocab) {
-  double za = forward_log_sum_exp(a, vocab), zb = forward_log_sum_exp(b, vocab), sum = 0;
+  double za = runner_log_sum_exp(a, vocab), zb = runner_log_sum_exp(b, vocab), sum = 0;
   for (uint32_t i = 0; i < vocab; i++) {
     double log_b = (double)b[i] - zb;
     sum += exp(log_b) * (log_b - ((double)a[i] - za));

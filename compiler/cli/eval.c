@@ -1,5 +1,6 @@
 #include "compiler/cli/forward.h"
 #include "compiler/cli/json.h"
+#include "compiler/driver/runner.h"
 #include "compiler/driver/words.h"
 #include <math.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ typedef struct window {
 
 static void on_logits(void *user, size_t position, const float *row) {
   window *w = user;
-  w->sum += forward_log_sum_exp(row, w->vocab) - (double)row[w->targets[position]];
+  w->sum += runner_log_sum_exp(row, w->vocab) - (double)row[w->targets[position]];
 }
 
 typedef struct eval_result {

@@ -1,5 +1,4 @@
 #include "compiler/cli/forward.h"
-#include <math.h>
 #include <stdlib.h>
 
 float *forward_buffer(cli *c, uint32_t vocab) {
@@ -19,13 +18,4 @@ int forward_window(cli *c, taper_session *session, uint32_t vocab, const int32_t
       sink->on_logits(sink->user, at + r, buffer + r * vocab);
   }
   return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
-}
-
-double forward_log_sum_exp(const float *logits, uint32_t vocab) {
-  float most = logits[0];
-  for (uint32_t i = 1; i < vocab; i++)
-    if (logits[i] > most) most = logits[i];
-  double sum = 0; /* at least 1: the largest is among them */
-  for (uint32_t i = 0; i < vocab; i++) sum += exp((double)logits[i] - (double)most);
-  return (double)most + (sum > 0 ? log(sum) : 0);
 }

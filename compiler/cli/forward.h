@@ -16,7 +16,5 @@ int forward_window(cli *c, taper_session *session, uint32_t vocab, const int32_t
                    const forward_sink *sink);
 /* The buffer for forward_window; NULL after the message. From malloc. */
 float *forward_buffer(cli *c, uint32_t vocab);
-/* log(sum(exp(logits))) in fp64. */
-double forward_log_sum_exp(const float *logits, uint32_t vocab);
 
 #endif

@@ -1,4 +1,5 @@
 #include "compiler/driver/model.h"
+#include "compiler/analysis/taper_gates.h"
 #include "compiler/driver/model_priv.h"
 #include "compiler/ir/eval.h"
 #include "runtime/base/file.h"
@@ -58,6 +59,19 @@ static size_t count_disabled(const ir_module *m) {
   return n;
 }
 
+/* How the stream is held in range: from the norms as written, before any pass. */
+static void describe_norms(model_loaded *m) {
+  arena scratch = {0};
+  taper_norm *norms;
+  size_t n = analysis_taper_norms(m->module, &scratch, &norms);
+  for (size_t i = 0; i < n; i++) m->norm_removed = m->norm_removed || norms[i].state == TAPER_AT_ZERO;
+  for (size_t e = 0; e < ir_entry_count(m->module); e++)
+    for (ir_value v = ir_first(m->module, ir_entry_at(m->module, e)); v.id; v = ir_next(m->module, v))
+      if (ir_op_has(ir_opcode_of(m->module, v), OPF_NORM)) /* the last one stands before the head */
+        m->layer_form = ir_op_has(ir_opcode_of(m->module, v), OPF_MEAN_BLIND);
+  arena_free(&scratch);
+}
+
 taper_status model_load(const model_place *place, const model_options *options, diag_sink *sink, model_loaded *out,
                         taper_error *error) {
   out->place = *place;
@@ -78,6 +92,7 @@ taper_status model_load(const model_place *place, const model_options *options, 
   out->name = arena_strdup(&out->priv->memory, ir_module_name(out->module));
   gates_describe(out, options);
   out->disabled_norms = count_disabled(out->module);
+  describe_norms(out);
   return bind_weights(out, options, error);
 }
 

@@ -58,7 +58,8 @@ typedef struct model_loaded {
   size_t disabled_norms;      /* norms whose eps makes them a constant gain */
   const st_tensor *seen; /* `<table>.seen`: how often an id was read in training; NULL where the weights do not say */
   double scale_median,
-      scale_high; /* `taper.scale`: s(h) before the head, median and 99.9 %; 0: the weights do not say */
+      scale_high;                /* `taper.scale`: s(h) before the head, median and 99.9 %; 0: the weights do not say */
+  bool norm_removed, layer_form; /* is a taper norm at g = 0? Is s(h) a standard deviation, not a root mean square? */
   struct model_private *priv;
 } model_loaded;
 

@@ -4,6 +4,7 @@
    from the table as it was trained; what other passes made of it (centred, scaled) is linear in the row and carries
    them. Changes what the model computes, so it acts only when asked for, and never where the first reader of the stream
    is a live norm: that would see other directions' weight, and only lose. */
+#include "compiler/analysis/token_rows.h"
 #include "compiler/passes/passes_priv.h"
 
 #include <math.h>
@@ -26,46 +27,6 @@ static bool refuse(pass_context *c, ir_value at, const char *what, const char *r
   diag_report(c->sink, DC_PASS_CLAMP, at.id ? ir_loc_of(c->m, at) : (diag_loc){0}, "--clamp-rows: %s%s%s; %s",
               at.id ? pass_place(c, at) : "", at.id ? " " : "", what, remedy);
   return false;
-}
-
-static bool looks_tokens_up(const ir_module *m, ir_value v) {
-  if (!ir_is(m, v, IR_EMBED)) return false;
-  ir_value ids = ir_operand(m, v, 0);
-  return ir_is(m, ids, IR_ARG) && strcmp(ir_attr_string(m, ids, IR_ATTR_NAME, ""), "tokens") == 0;
-}
-
-/* ---- where it is legal ---- */
-static bool is_live(pass_context *c, ir_value v) {
-  ir_opcode op = ir_opcode_of(c->m, v);
-  double gate = 1;
-  if (op == IR_INV_RMS || op == IR_INV_STD) return true;
-  if (!ir_op_has(op, OPF_NORM)) return false;
-  if (op == IR_TAPER_RMS_NORM || op == IR_TAPER_LAYER_NORM)
-    return !ir_read_const(c->m, ir_operand(c->m, v, ir_operand_count(c->m, v) - 1), &gate) || gate != 0;
-  return ir_attr_float(c->m, v, IR_ATTR_EPS, 0) < 1e10; /* beyond, a norm is a constant gain: detect-disabled */
-}
-
-/* Ops that hand a row on, up to numbers that are the same for every row. */
-static bool hands_on(const ir_module *m, ir_value v) {
-  ir_opcode op = ir_opcode_of(m, v);
-  return op == IR_ADD || op == IR_SUB || op == IR_MUL || op == IR_SCALE || op == IR_SHIFT || op == IR_CENTER ||
-         op == IR_ROW_SCALE || op == IR_ROW_SHIFT;
-}
-
-/* The live norm or statistic that is among the first readers of what `v` writes, or none. */
-static ir_value first_live_norm(pass_context *c, ir_value v) {
-  for (ir_value next; v.id; v = next) {
-    analysis_reader *readers;
-    size_t n = analysis_readers(c->m, v, &c->scratch, &readers, NULL);
-    next = IR_NONE;
-    for (size_t i = 0; i < n; i++)
-      if (is_live(c, readers[i].op)) return readers[i].op;
-    for (size_t i = 0; i < n; i++) {
-      if (ir_is(c->m, readers[i].op, IR_LINEAR)) return IR_NONE;
-      if (!next.id && hands_on(c->m, readers[i].op)) next = readers[i].op;
-    }
-  }
-  return IR_NONE;
 }
 
 /* ---- the factors ---- */
@@ -161,7 +122,7 @@ static bool only_looked_up(pass_context *c, ir_value table) {
   ir_value *users;
   size_t n = ir_users(c->m, table, &c->scratch, &users);
   for (size_t i = 0; i < n; i++)
-    if (ir_region_of(c->m, users[i]).id != IR_GLOBALS.id && !looks_tokens_up(c->m, users[i])) return false;
+    if (ir_region_of(c->m, users[i]).id != IR_GLOBALS.id && !analysis_looks_tokens_up(c->m, users[i])) return false;
   return true;
 }
 
@@ -202,7 +163,7 @@ static bool is_clamped(pass_context *c, ir_value embed) {
 }
 
 static bool visit(pass_context *c, clamping **list, ir_value embed) {
-  ir_value norm = first_live_norm(c, embed);
+  ir_value norm = analysis_first_live_norm(c->m, embed, &c->scratch);
   if (norm.id)
     return refuse(c, norm, "is a live norm and reads the embedding first: shorter rows would only harm it",
                   "leave the option out");
@@ -216,7 +177,7 @@ bool pass_clamp_rows(pass_context *c) {
   size_t found = 0;
   for (size_t e = 0; e < ir_entry_count(c->m); e++)
     for (ir_value v = ir_first(c->m, ir_entry_at(c->m, e)); v.id; v = ir_next(c->m, v)) {
-      if (!looks_tokens_up(c->m, v)) continue;
+      if (!analysis_looks_tokens_up(c->m, v)) continue;
       found++;
       if (is_clamped(c, v)) continue;
       if (!visit(c, &list, v)) return false;

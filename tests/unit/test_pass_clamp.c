@@ -140,6 +140,11 @@ static void test_refusals(void **unused) {
           "%u = linear %x, %w : f32[B,T,4] \"up\"\n%t = tanh %u : f32[B,T,4]\n%d = linear %t, %o : f32[B,T,3] "
           "\"down\"\n%s = add %x, %d : f32[B,T,3]\n%n = rms_norm %s, %gain : f32[B,T,3] \"norm\"\n" HEAD,
           p, NULL);
+  refuses("",
+          "%n = taper_rms_norm %x, %gain, %taper, %c, %zero : f32[B,T,3] \"first\"\n%u = linear %n, %w : f32[B,T,4] "
+          "\"up\"\n%d = linear %u, %o : f32[B,T,3] \"down\"\n%s = add %x, %d : f32[B,T,3]\n%m = rms_norm %s, %gain : "
+          "f32[B,T,3] \"norm\"\n%h = linear %m, %rows : f32[B,T,11] \"head\"\nreturn %h\n",
+          p, NULL);
   /* the statistic of a deferred norm */
   refuses("",
           "%i = inv_rms %x : f32[B,T,1]\n%u = linear %x, %w : f32[B,T,4] \"up\"\n%n = row_scale %u, %i : "
