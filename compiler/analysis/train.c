@@ -46,7 +46,7 @@ static ir_value operand_named(const ir_module *m, ir_value v, const char *name) 
 analysis_final analysis_final_norm(const ir_module *m, ir_region entry) {
   analysis_final f = {.eps = 1e-6};
   ir_value v = analysis_logits(m, entry);
-  while (v.id && !is_norm(m, v)) {
+  while (v.id && !(is_norm(m, v) && ir_type_of(m, v).rank == 3)) { /* a norm of heads is no norm of the stream */
     if (ir_is(m, v, IR_LINEAR) && !f.head.id) f.head = v;
     v = only_input(m, v);
   }

@@ -211,7 +211,7 @@ bool pass_autodiff(pass_context *c) {
     if (!has && !differentiate(c, entry)) return false;
     done++;
   }
-  if (!done)
+  if (!done && !ir_entry_find(c->m, "scan").id)
     diag_report(c->sink, DC_PASS_OPTION_UNUSED, (diag_loc){0},
                 "autodiff: the module has no entry train_...; run train-programs before it");
   return true;

@@ -30,6 +30,7 @@ enum {
 typedef struct graph_options {
   uint64_t seed;
   bool layer_form, tied, probes, positive, live_inside, no_open, no_blockers; /* no_open: no gate between 0 and 1 */
+  bool train; /* weights are params, multiples of 2^-8 */
 } graph_options;
 
 typedef struct graph {
@@ -59,10 +60,11 @@ static inline ir_value graph_const(graph *g, const char *name, ir_type type, dou
   for (size_t i = 0; i < n; i++) {
     double v = low + (high - low) * graph_uniform(g);
     data[i] = (float)(both && graph_chance(g, 0.5) ? -v : v);
+    if (g->o.train) data[i] = roundf(data[i] * 256) / 256;
   }
   ir_builder b = {g->m, IR_GLOBALS, IR_NONE, {"model.tmodel", 1, 1, 1}, NULL};
-  ir_attr tensor = {IR_ATTR_TENSOR, {.s = name}};
-  ir_value v = ir_build_typed(&b, IR_CONST, type, &tensor, 1);
+  ir_attr attr = {g->o.train ? IR_ATTR_NAME : IR_ATTR_TENSOR, {.s = name}};
+  ir_value v = ir_build_typed(&b, g->o.train ? IR_PARAM : IR_CONST, type, &attr, 1);
   ir_bind(g->m, v, data);
   return v;
 }
