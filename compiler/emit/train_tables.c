@@ -98,11 +98,9 @@ static void put_norms(const train_plan *p, text *out) {
   text_puts(out, "static const taper_train_norm norms[] = {\n");
   for (size_t i = 0; i < p->norm_count; i++) {
     const train_norm *n = &p->norms[i];
-    const char *name = ir_name_of(p->m, n->norm);
     text_puts(out, "    {");
-    emit_string(out, name ? name : "");
-    text_printf(out, ", %u, %u, %u, %u, %d},\n", n->gate, n->weight, n->taper_weight, n->taper_c,
-                ir_is(p->m, n->norm, IR_TAPER_LAYER_NORM));
+    emit_string(out, n->name);
+    text_printf(out, ", %u, %u, %u, %u, %d},\n", n->gate, n->weight, n->taper_weight, n->taper_c, n->layer_norm);
   }
   end_table(p->norm_count, out);
 }

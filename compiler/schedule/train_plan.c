@@ -1,6 +1,7 @@
 /* train_plan.c - the plan of training: tables of what the programs share, and the programs. */
 #include "compiler/schedule/train_priv.h"
 
+#include "compiler/analysis/train.h"
 #include "compiler/schedule/plan_priv.h"
 #include "runtime/abi/train_abi.h"
 
@@ -63,7 +64,7 @@ uint32_t train_result_of(const train_plan *p, ir_value op) {
 static void collect_globals(train_planner *k) {
   train_plan *p = k->p;
   for (ir_value v = ir_first(k->m, IR_GLOBALS); v.id; v = ir_next(k->m, v)) {
-    if (ir_is(k->m, v, IR_PARAM)) p->param_kinds[p->param_count] = "other", p->params[p->param_count++] = v;
+    if (ir_is(k->m, v, IR_PARAM)) p->params[p->param_count++] = v;
     if (ir_is(k->m, v, IR_GATE)) p->gates[p->gate_count++].gate = v;
   }
   for (size_t i = 0; i < p->gate_count; i++)
@@ -98,19 +99,29 @@ static void note_op(train_planner *k, const train_program *g, ir_value v) {
 /* The taper norms of the program in which gates are dynamic. */
 static void collect_norms(train_planner *k, const train_program *g) {
   train_plan *p = k->p;
+  analysis_train_norm *norms;
   if (g->id != TAPER_TRAIN_TAPER && g->id != TAPER_TRAIN_SCAN) return;
-  for (ir_value v = ir_first(k->m, g->entry); v.id; v = ir_next(k->m, v)) {
-    bool layer = ir_is(k->m, v, IR_TAPER_LAYER_NORM);
-    if (!layer && !ir_is(k->m, v, IR_TAPER_RMS_NORM)) continue;
-    size_t tw = layer ? 3 : 2;
-    uint32_t gate = train_gate_of(p, ir_operand(k->m, v, tw + 2));
-    if (gate == TRAIN_NOT) continue;
-    p->gates[gate].scheduled = true;
-    p->norms[p->norm_count++] = (train_norm){.norm = v,
-                                             .gate = gate,
-                                             .weight = train_param_of(p, ir_operand(k->m, v, 1)),
-                                             .taper_weight = train_param_of(p, ir_operand(k->m, v, tw)),
-                                             .taper_c = train_param_of(p, ir_operand(k->m, v, tw + 1))};
+  size_t n = analysis_train_norms(k->m, g->entry, &k->scratch, &norms);
+  for (size_t i = 0; i < n; i++) {
+    if (norms[i].final) p->final_norm = (uint32_t)p->norm_count;
+    p->norms[p->norm_count++] = (train_norm){.norm = norms[i].norm,
+                                             .name = arena_strdup(&p->mem, norms[i].name),
+                                             .gate = train_gate_of(p, norms[i].gate),
+                                             .weight = train_param_of(p, norms[i].weight),
+                                             .taper_weight = train_param_of(p, norms[i].taper_weight),
+                                             .taper_c = train_param_of(p, norms[i].taper_c),
+                                             .layer_norm = norms[i].layer_norm};
+    p->gates[p->norms[p->norm_count - 1].gate].scheduled = true;
+  }
+}
+
+static void find_kinds(train_planner *k) {
+  ir_region entry = ir_entry_find(k->m, "forward");
+  if (!entry.id) entry = ir_entry_find(k->m, "eval");
+  const char **kinds = entry.id ? analysis_param_kinds(k->m, entry, &k->scratch) : NULL;
+  for (size_t i = 0; i < k->p->param_count; i++) {
+    const char *kind = kinds ? kinds[k->p->params[i].id] : NULL;
+    k->p->param_kinds[i] = kind ? arena_strdup(&k->p->mem, kind) : "other";
   }
 }
 
@@ -153,6 +164,7 @@ static bool run(train_planner *k) {
   train_plan *p = k->p;
   allocate(k);
   collect_globals(k);
+  find_kinds(k);
   if (!read_context(k)) return false;
   for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
     ir_region entry = ir_entry_find(k->m, programs[i].entry);

@@ -90,7 +90,9 @@ typedef struct train_gate {
 
 typedef struct train_norm {
   ir_value norm;
+  const char *name;
   uint32_t gate, weight, taper_weight, taper_c;
+  bool layer_norm;
 } train_norm;
 
 typedef struct train_result {

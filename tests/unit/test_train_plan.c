@@ -25,6 +25,54 @@ static void check_shapes(const ir_module *m, const char *arch, uint32_t vocab, u
   train_unload(&r);
 }
 
+typedef struct model_case {
+  const char *file;
+  front_define defines[8];
+  size_t count;
+  uint32_t vocab, context;
+} model_case;
+
+/* Widths that fill no vector, one head, one layer. */
+static const model_case models[] = {
+    {"examples/tinystories.tmodel",
+     {{"d", 20}, {"layers", 2}, {"heads", 2}, {"ff", 44}, {"vocab", 257}, {"context", 9}},
+     6,
+     257,
+     9},
+    {"examples/gpt2.tmodel", {{"d", 12}, {"layers", 1}, {"heads", 1}, {"vocab", 21}, {"context", 9}}, 5, 21, 9},
+    {"examples/neox.tmodel", {{"d", 48}, {"layers", 2}, {"heads", 3}, {"vocab", 33}, {"context", 9}}, 5, 33, 9},
+    {"examples/qwen3.tmodel",
+     {{"d", 24},
+      {"layers", 1},
+      {"heads", 4},
+      {"kv_heads", 2},
+      {"head_dim", 10},
+      {"ff", 40},
+      {"vocab", 50},
+      {"context", 9}},
+     8,
+     50,
+     9},
+    {"examples/mlp.tmodel", {{"d", 18}, {"layers", 2}, {"vocab", 29}, {"context", 9}}, 4, 29, 9},
+};
+
+static void check_model(const model_case *c, double gate, const char *arch) {
+  char *source = NULL;
+  size_t size = 0;
+  if (file_read(c->file, 1 << 24, &source, &size, NULL) != TAPER_OK) fail_msg("%s cannot be read", c->file);
+  diag_sink *sink = diag_sink_new();
+  ir_module *m = train_model(source, c->defines, c->count, 0.1, gate, 5, sink);
+  check_shapes(m, arch, c->vocab, c->context, sink);
+  ir_module_free(m);
+  diag_sink_free(sink);
+  free(source);
+}
+
+static void test_models(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) check_model(&models[i], 0.3, "native");
+}
+
 static void test_file(void **state) {
   (void)state;
   const char *path = getenv("TRAIN_TIR");
@@ -44,6 +92,6 @@ static void test_file(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_file)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_file)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

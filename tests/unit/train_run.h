@@ -24,6 +24,28 @@ typedef struct train_image_run {
   uint32_t row_cap;
 } train_image_run;
 
+/* A model of a .tmodel text (its train section left out) with its training entries and every gate at `gate`. */
+static inline ir_module *train_model(char *source, const front_define *defines, size_t n, double anchor, double gate,
+                                     uint64_t seed, diag_sink *sink) {
+  char *section = strstr(source, "\ntrain {");
+  if (section) *section = 0;
+  front_options o = {.defines = defines, .define_count = n, .train = true};
+  front_model *f = front_parse(source, strlen(source), diag_intern(sink, "test.tmodel"), &o, sink);
+  ir_module *m = f ? front_lower(f, &o, sink) : NULL;
+  if (!m) run_fail_with(sink);
+  front_free(f);
+  pass_train_options train = {.anchor = anchor};
+  pass_options p = {.level = 2, .use = PASS_TRAIN, .train = &train};
+  const pass_info *list[64];
+  size_t passes = pass_pipeline(&p, PASS_TRAIN, list, 64);
+  pass_run_options run = {.verify_each = true};
+  if (!pass_run(m, sink, &p, list, passes, &run)) run_fail_with(sink);
+  run_bind(m, seed);
+  for (ir_value v = ir_first(m, IR_GLOBALS); v.id; v = ir_next(m, v))
+    if (ir_is(m, v, IR_GATE)) ir_set_attr(m, v, (ir_attr){.key = IR_ATTR_VALUE, .u.floats = {.data = &gate, .n = 1}});
+  return m;
+}
+
 static inline uint64_t train_elements(const taper_train_param *p) {
   uint64_t n = 1;
   for (uint32_t d = 0; d < p->rank; d++) n *= p->dim[d];
