@@ -2,6 +2,8 @@
 #include "compiler/analysis/execution.h"
 #include "compiler/emit/train_priv.h"
 
+#include <string.h>
+
 static void put_shape(const train_list *l, ir_value v, text *out) {
   const ir_module *m = l->e->p->m;
   ir_type q = ir_type_of(m, ir_operand(m, v, 0)), k = ir_type_of(m, ir_operand(m, v, 1)),
@@ -38,9 +40,22 @@ void train_put_attention_back(train_list *l, ir_value v, text *out) {
   text_printf(out, ", %s, %u);\n", train_place(l, v, "0", "0"), l->e->p->slots[v.id].width);
 }
 
+/* The macros of attention.h, the largest of all stages. */
 const char *train_attention_scratch(train_emitter *e, const train_program *g, bool per_time) {
-  (void)e;
-  for (size_t i = 0; i < g->stage_count; i++)
-    if (g->stages[i].kind == TRAIN_ATTENTION || g->stages[i].kind == TRAIN_ATTENTION_BACK) return per_time ? "2" : "64";
-  return "0";
+  const ir_module *m = e->p->m;
+  const char *most = "0", *part = per_time ? "PER_TIME" : "FIXED";
+  for (size_t i = 0; i < g->stage_count; i++) {
+    const train_stage *st = &g->stages[i];
+    bool back = st->kind == TRAIN_ATTENTION_BACK;
+    for (size_t j = 0; j < st->op_count && (back || st->kind == TRAIN_ATTENTION); j++) {
+      ir_value v = st->ops[j];
+      const char *need = arena_printf(&e->mem, "ATTENTION_%s%s(%u, %u%s)", back ? "BACK_" : "", part,
+                                      train_last(m, ir_operand(m, v, 1)), train_last(m, ir_operand(m, v, 2)),
+                                      !back                            ? ""
+                                      : ir_has_attr(m, v, IR_ATTR_CAP) ? ", 1"
+                                                                       : ", 0");
+      if (!strstr(most, need)) most = arena_printf(&e->mem, "MORE(%s, %s)", need, most);
+    }
+  }
+  return most;
 }
