@@ -92,7 +92,7 @@ TRAIN_KERNELS := $(foreach v,v2 v3 v4,$(B)/tests/unit/train/kernels_$(v).o)
 $(B)/tests/unit/train/kernels_%.o: tests/unit/train/kernels.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(KERNEL_CFLAGS) $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-$*) -DKERNELS=train_kernels_$* -DKERNELS_NAME='"$*"' -MMD -MP -c $< -o $@
-$(B)/tests/unit/test_train_kernels: tests/unit/test_train_kernels.c $(TRAIN_KERNELS)
+$(B)/tests/unit/test_train_kernels $(B)/tests/unit/test_train_attention: $(B)/tests/unit/%: tests/unit/%.c $(TRAIN_KERNELS)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(TRAIN_KERNELS) $(ALL_LDFLAGS) -lcmocka -lm
 .PHONY: unit
 unit: $(UNIT)

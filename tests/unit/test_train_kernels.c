@@ -5,42 +5,12 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/train/kernels.h"
+#include "tests/unit/train/harness.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof *(a))
-
-static const train_kernels *const builds[] = {&train_kernels_v2, &train_kernels_v3, &train_kernels_v4};
-
-static bool runs_here(const train_kernels *k) {
-#if defined(__x86_64__)
-  if (k->vl == 8) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (k->vl == 16) return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
-#endif
-  return k->vl == 4;
-}
-
-/* ---- numbers ---- */
-static uint32_t random_state = 1;
-static float some(void) { /* in [-1, 1) */
-  random_state = random_state * 1664525u + 1013904223u;
-  return (float)(random_state >> 8) / 8388608.0f - 1;
-}
-/* n floats exactly: the sanitizer sees a step outside. */
-static float *some_floats(size_t n) {
-  float *p = malloc((n ? n : 1) * sizeof *p);
-  for (size_t i = 0; i < n; i++) p[i] = some();
-  return p;
-}
-static float *copy_of(const float *x, size_t n) {
-  float *p = malloc((n ? n : 1) * sizeof *p);
-  return memcpy(p, x, n * sizeof *p);
-}
-static float *scratch_of(uint64_t floats) { return aligned_alloc(64, (floats * 4 + 63) / 64 * 64); }
 
 /* ---- products ---- */
 typedef struct product {
@@ -147,14 +117,6 @@ static void one_generic(const train_kernels *t, uint32_t m, uint32_t n, uint32_t
   t->generic(form, m, n, k, a, p.lda, b, p.ldb, c, p.ldc, accumulate, scratch);
   check_product(&p, a, b, before, c);
   free(a), free(b), free(before), free(c), free(scratch);
-}
-
-static void each_build(void (*test)(const train_kernels *)) {
-  for (size_t i = 0; i < COUNT(builds); i++)
-    if (runs_here(builds[i]))
-      test(builds[i]);
-    else
-      print_message("%s does not run here\n", builds[i]->name);
 }
 
 static void products(const train_kernels *t) {
@@ -363,38 +325,18 @@ static void rotations(const train_kernels *t) {
     }
 }
 
-static void lookups(const train_kernels *t) {
-  enum { V = 5, W = 21, ROWS = 9, LD = 24 };
-  static const int32_t ids[ROWS] = {3, 0, 3, 3, 4, 0, 1, 3, 0};
-  float *dy = some_floats(ROWS * LD), *grad = some_floats(V * W), *before = copy_of(grad, V * W);
-  for (uint32_t w = 0; w < 3; w++) t->embed_back(grad, ids, dy, LD, ROWS, W, W * w / 3, W * (w + 1) / 3);
-  for (uint32_t v = 0; v < V; v++)
-    for (uint32_t j = 0; j < W; j++) {
-      double want = (double)before[v * W + j];
-      for (uint32_t r = 0; r < ROWS; r++) want += ids[r] == (int32_t)v ? (double)dy[r * LD + j] : 0;
-      assert_true(fabs((double)grad[v * W + j] - want) < 1e-6);
-    }
-  free(dy), free(grad), free(before);
-}
-
-#define ON_EACH_BUILD(test)                                                                                            \
-  static void test_##test(void **state) {                                                                              \
-    (void)state;                                                                                                       \
-    each_build(test);                                                                                                  \
-  }
 ON_EACH_BUILD(products)
 ON_EACH_BUILD(norms)
 ON_EACH_BUILD(statistics)
 ON_EACH_BUILD(losses)
 ON_EACH_BUILD(slopes)
 ON_EACH_BUILD(rotations)
-ON_EACH_BUILD(lookups)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_products), cmocka_unit_test(test_norms),  cmocka_unit_test(test_statistics),
       cmocka_unit_test(test_losses),   cmocka_unit_test(test_slopes), cmocka_unit_test(test_rotations),
-      cmocka_unit_test(test_lookups),
+
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,38 +52,60 @@ INLINE uint32_t gemm_panel_start(uint32_t n, uint32_t p) {
 /* Floats of the packed form of a weight with n outputs, k inputs (in its direction): n to a multiple of VL, times k. */
 INLINE uint64_t gemm_packed_floats(uint32_t n, uint32_t k) { return (uint64_t)gemm_vectors(n) * VL * k; }
 
-/* dst[(kk - k0) * width + j] = column j of the panel at kk; element (kk, column) is at from[column * column_step + kk * k_step]; one of
- * the steps is 1. Columns from `cols` on read as 0. width: a multiple of VL. */
-INLINE void gemm_pack_panel(float *dst, const float *from, size_t column_step, size_t k_step, uint32_t width,
-                            uint32_t cols, uint32_t k) {
+#if VL == 16
+#define GEMM_ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define GEMM_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif VL == 8
+#define GEMM_ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define GEMM_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define GEMM_ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define GEMM_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+/* dst[k * width + j] = from[j * step + k], a square of VL: log2(VL) rounds that interleave the vectors of both halves. */
+LOCAL void gemm_turn_square(float *dst, size_t width, const float *from, size_t step) {
+  vf a[VL], b[VL];
+  UNROLL for (uint32_t j = 0; j < VL; j++) a[j] = v_load(from + j * step);
+  UNROLL for (uint32_t round = 1; round < VL; round *= 2) {
+    UNROLL for (uint32_t j = 0; j < VL / 2; j++) {
+      b[2 * j] = GEMM_ZIP_LOW(a[j], a[j + VL / 2]);
+      b[2 * j + 1] = GEMM_ZIP_HIGH(a[j], a[j + VL / 2]);
+    }
+    UNROLL for (uint32_t j = 0; j < VL; j++) a[j] = b[j];
+  }
+  UNROLL for (uint32_t j = 0; j < VL; j++) v_store(dst + j * width, a[j]);
+}
+/* dst[k * width + j] = column j of a panel; element (k, column) is at from[column * column_step + k * k_step]; one of the steps is 1.
+ * Columns from `cols` on are 0. width: a multiple of VL. */
+LOCAL void gemm_pack_panel(float *dst, const float *from, size_t column_step, size_t k_step, uint32_t width,
+                           uint32_t cols, uint32_t k) {
   if (column_step == 1) {
     for (uint32_t kk = 0; kk < k; kk++, dst += width, from += k_step)
       for (uint32_t j = 0; j < width; j += VL)
         v_store(dst + j, j < cols ? v_load_part(from + j, cols - j, 0) : (vf){0});
     return;
   }
-  for (uint32_t kk = 0; kk < k; kk += VL) { /* squares of VL, so that both sides use whole lines */
-    const uint32_t kn = gemm_least(VL, k - kk);
-    for (uint32_t j = 0; j < width; j++) {
-      const float *p = from + j * column_step + kk;
-      float *to = dst + (size_t)kk * width + j;
-      if (j >= cols)
-        for (uint32_t i = 0; i < kn; i++) to[(size_t)i * width] = 0;
-      else
-        for (uint32_t i = 0; i < kn; i++) to[(size_t)i * width] = p[i];
-    }
+  for (uint32_t j = 0; j < width; j += VL) {
+    uint32_t kk = 0;
+    for (; cols >= j + VL && kk + VL <= k; kk += VL)
+      gemm_turn_square(dst + (size_t)kk * width + j, width, from + j * column_step + kk, column_step);
+    for (; kk < k; kk++)
+      for (uint32_t i = j; i < j + VL; i++) dst[(size_t)kk * width + i] = i < cols ? from[i * column_step + kk] : 0;
   }
 }
-
-/* Panels [first_panel, last_panel) of gemm_panels(n) of W^T (back = 0: weight is [n, k]) or of W (back = 1: weight is [k, n]) into the
- * packed form dst. */
-LOCAL void gemm_pack(float *dst, const float *weight, uint32_t n, uint32_t k, int back, uint32_t first_panel,
-                     uint32_t last_panel) {
+/* Panels [first_panel, last_panel) of gemm_panels(n) of an n x k form; the steps as above. */
+INLINE void gemm_pack_panels(float *dst, const float *from, size_t column_step, size_t k_step, uint32_t n, uint32_t k,
+                             uint32_t first_panel, uint32_t last_panel) {
   for (uint32_t p = first_panel; p < last_panel; p++) {
     const uint32_t at = gemm_panel_start(n, p), width = (gemm_panel_start(n, p + 1) - at) * VL, column = at * VL;
-    const float *from = back ? weight + column : weight + (size_t)column * k;
-    gemm_pack_panel(dst + (size_t)column * k, from, back ? 1 : k, back ? n : 1, width, gemm_least(width, n - column), k);
+    gemm_pack_panel(dst + (size_t)column * k, from + column * column_step, column_step, k_step, width,
+                    gemm_least(width, n - column), k);
   }
+}
+/* Of W^T (back = 0: weight is [n, k]) or of W (back = 1: weight is [k, n]) into the packed form dst. */
+LOCAL void gemm_pack(float *dst, const float *weight, uint32_t n, uint32_t k, int back, uint32_t first_panel,
+                     uint32_t last_panel) {
+  gemm_pack_panels(dst, weight, back ? 1 : k, back ? n : 1, n, k, first_panel, last_panel);
 }
 
 /* ---- the tile ---- */

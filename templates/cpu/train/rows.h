@@ -145,13 +145,6 @@ INLINE void rope_back(float *dx, const float *dy, uint32_t n, uint32_t dims, int
   for (uint32_t i = dims; i < n; i++) dx[i] = dy[i];
 }
 
-/* Gradient of a table's columns [first, last): += the rows of dy, in order. Rows of an id that is no row of the table do not exist. */
-LOCAL void embed_back(float *grad, const int32_t *ids, const float *dy, uint32_t lddy, uint32_t rows, uint32_t width,
-                      uint32_t first, uint32_t last) {
-  for (uint32_t r = 0; r < rows; r++)
-    add_row(grad + (size_t)(uint32_t)ids[r] * width + first, dy + (size_t)r * lddy + first, last - first);
-}
-
 /* ---- losses of a row of logits ---- */
 
 /* ln x, x > 0 and normal: 2 atanh((m - 1) / (m + 1)) of the mantissa, error below 1e-13; NaN and infinity stay. */

@@ -1,6 +1,7 @@
 /* kernels.c - compiled once for each instruction set (KERNELS: the name of the table), as the compiler compiles an image. */
 #include "tests/unit/train/kernels.h"
 
+#include "templates/cpu/train/attention.h"
 #include "templates/cpu/train/gemm.h"
 #include "templates/cpu/train/rows.h"
 
@@ -14,6 +15,18 @@ static void elementwise(uint32_t which, float *dx, const float *x, const float *
                                 v_sqrt_back(a, b), v_softcap_back(a, b, cap)};
     v_store_part(dx + i, all[which], n - i);
   }
+}
+static uint64_t attention_floats(const train_attention *a, uint32_t time, bool back) {
+  return back ? ATTENTION_BACK_FIXED(a->key_dim, a->value_dim, a->cap) +
+                    (uint64_t)ATTENTION_BACK_PER_TIME(a->key_dim, a->value_dim, a->cap) * time
+              : ATTENTION_FIXED(a->key_dim, a->value_dim) +
+                    (uint64_t)ATTENTION_PER_TIME(a->key_dim, a->value_dim) * time;
+}
+static void attention(const taper_train_ctx *c, const train_attention *a, float *y, uint32_t ldy, const float *q,
+                      uint32_t ldq, const float *k, uint32_t ldk, const float *v, uint32_t ldv, const float *dy,
+                      uint32_t lddy, float *d, uint32_t ldd) {
+  const attention_shape h = {a->group, a->kv_heads, a->key_dim, a->value_dim, a->window, a->scale, a->cap};
+  attention_any(c, &h, y, ldy, q, ldq, k, ldk, v, ldv, dy, lddy, d, ldd);
 }
 
 const train_kernels KERNELS = {
@@ -40,10 +53,11 @@ const train_kernels KERNELS = {
     .taper_layer_norm_back = taper_layer_norm_back,
     .rope = rope,
     .rope_back = rope_back,
-    .embed_back = embed_back,
     .log_positive = log_positive,
     .cross_entropy = cross_entropy,
     .cross_entropy_both = cross_entropy_both,
     .kl = kl,
     .top_gap = top_gap,
+    .attention_floats = attention_floats,
+    .attention = attention,
 };

@@ -4,7 +4,14 @@
 
 #include "runtime/abi/train_abi.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* As templates/cpu/train/attention.h has it. */
+typedef struct train_attention {
+  uint32_t group, kv_heads, key_dim, value_dim, window;
+  float scale, cap;
+} train_attention;
 
 typedef struct train_kernels {
   const char *name;
@@ -38,13 +45,15 @@ typedef struct train_kernels {
                                 const float *dy, uint32_t n, float eps);
   void (*rope)(float *y, const float *x, uint32_t n, uint32_t dims, int interleaved, const float *cs);
   void (*rope_back)(float *dx, const float *dy, uint32_t n, uint32_t dims, int interleaved, const float *cs);
-  void (*embed_back)(float *grad, const int32_t *ids, const float *dy, uint32_t lddy, uint32_t rows, uint32_t width,
-                     uint32_t first, uint32_t last);
   double (*log_positive)(double x);
   float (*cross_entropy)(const float *logits, uint32_t n, int32_t target);
   float (*cross_entropy_both)(float *dlogits, const float *logits, uint32_t n, int32_t target, float drow);
   float (*kl)(const float *base, const float *other, uint32_t n);
   float (*top_gap)(const float *x, uint32_t n);
+  uint64_t (*attention_floats)(const train_attention *a, uint32_t time, bool back);
+  void (*attention)(const taper_train_ctx *c, const train_attention *a, float *y, uint32_t ldy, const float *q,
+                    uint32_t ldq, const float *k, uint32_t ldk, const float *v, uint32_t ldv, const float *dy,
+                    uint32_t lddy, float *d, uint32_t ldd);
 } train_kernels;
 
 /* Of `elementwise`. */
