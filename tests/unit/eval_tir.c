@@ -1,6 +1,6 @@
 /* eval_tir - evaluates an entry of a .tir with the reference evaluation: what tests/numerics/ops.py drives.
    eval_tir FILE.tir IN.safetensors OUT.safetensors [--entry NAME] [--batch N] [--time N] [--global] [--round]
-   IN: constants by the name in their attribute `tensor`, and tokens, targets [batch, time], pos, len [batch],
+   IN: constants by the name in their attribute `tensor`, params by that or their name, and tokens, targets [batch, time], pos, len [batch],
    state.<i>. OUT: out.<i> (what the entry returns), state.<i> after the call, probe.<name>,
    result.<name>, gradient.<param>; all F64. */
 #include "compiler/ir/eval.h"
@@ -72,7 +72,7 @@ static int32_t *ints(const st_file *in, const char *name) {
 
 static void bind_constants(ir_module *m, const st_file *in) {
   for (ir_value v = ir_first(m, IR_GLOBALS); v.id; v = ir_next(m, v)) {
-    const char *name = ir_attr_string(m, v, IR_ATTR_TENSOR, NULL);
+    const char *name = ir_attr_string(m, v, IR_ATTR_TENSOR, ir_is(m, v, IR_PARAM) ? ir_name_of(m, v) : NULL);
     const st_tensor *t = name ? st_find(in, name) : NULL;
     if (!t) continue;
     if ((int64_t)t->elements != ir_elements(ir_type_of(m, v)) ||
