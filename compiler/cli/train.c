@@ -33,7 +33,8 @@ enum {
   KEY_CHECKPOINT,
   KEY_KEEP,
   KEY_METRICS,
-  KEY_GEMM
+  KEY_GEMM,
+  KEY_NO_STRESS
 };
 
 static const struct argp_option options[] = {
@@ -66,6 +67,7 @@ static const struct argp_option options[] = {
     {"keep", KEY_KEEP, "N", 0, "keep the newest N checkpoints (default: all)", 0},
     {"metrics", KEY_METRICS, "WORD", 0, "basic (default), or full: gradient norms by kind, scales a layer, ...", 0},
     {"gemm", KEY_GEMM, "WORD", 0, "auto (default: measured), generated, library (oneDNN)", 0},
+    {"no-stress", KEY_NO_STRESS, NULL, 0, "do not try every id at the end of a run that removed a norm", 0},
     {0}};
 
 static void init(void *own) {
@@ -145,6 +147,7 @@ static int option(cli *c, int key, const char *value) {
   case KEY_INIT: o->settings.init = value; return CLI_OK;
   case KEY_CHECKPOINT: return set_count(c, "--checkpoint-every", value, 1000000000000, &o->checkpoint_every);
   case KEY_KEEP: o->has_keep = true; return set_count(c, "--keep", value, 1000000, &o->keep);
+  case KEY_NO_STRESS: o->no_stress = true; return CLI_OK;
   case KEY_GEMM: return cli_parse_word(c, "--gemm", value, "auto|generated|library", &o->gemm);
   case KEY_METRICS:
     bad = cli_parse_word(c, "--metrics", value, "basic|full", &word);
@@ -360,6 +363,15 @@ static void put_result(const train_run *t) {
   json_number(&j, "val_ce", t->val.ce);
   json_number(&j, "val_ce_g0", t->val.ce_g0);
   json_number(&j, "tokens_per_s", speed);
+  if (t->stress_known) {
+    json_open(&j, "stress", '{');
+    if (t->clamp_rows > 0)
+      json_number(&j, "clamp_rows", t->clamp_rows);
+    else
+      json_null(&j, "clamp_rows");
+    json_number(&j, "worst_ratio", t->worst_ratio);
+    json_close(&j, '}');
+  }
   json_close(&j, '}');
   text_puts(&j.t, "\n");
   char numbers[200] = "";
@@ -384,6 +396,7 @@ static int run(cli *c) {
     train_watch_signals();
     bad = train_loop(&t);
   }
+  if (!bad) train_stress(&t);
   if (!bad) put_result(&t);
   taper_trainer_free(t.trainer);
   corpus_close(t.data);

@@ -15,7 +15,7 @@ typedef struct train_own {
   const char *val;
   double val_fraction; /* NAN: not given */
   uint64_t eval_every, eval_windows, checkpoint_every, keep;
-  bool has_eval_windows, has_keep, resume, metrics_full;
+  bool has_eval_windows, has_keep, resume, metrics_full, no_stress;
   size_t gemm;
 } train_own;
 
@@ -42,6 +42,8 @@ typedef struct train_run {
   uint64_t speed_tokens;
   taper_step last;
   float *gates; /* of `last` */
+  bool stress_known;
+  double clamp_rows, worst_ratio; /* what the stress test found; clamp_rows 0: none */
 } train_run;
 
 /* ---- train_loop.c ---- */
@@ -50,6 +52,10 @@ int train_loop(train_run *t);
 /* After a signal: its name; NULL: none came. */
 const char *train_interrupted(void);
 void train_watch_signals(void);
+
+/* ---- train_stress.c ---- */
+/* `scan --stress` of the last checkpoint, where the run removed a norm; says what it found. */
+void train_stress(train_run *t);
 
 /* ---- train_metrics.c: lines of metrics.jsonl ---- */
 typedef struct train_line {

@@ -65,6 +65,6 @@ unsigned train_variant_roles(train_variant v);
 /* Fills job->recipe, anchor, gates from the train section of job->model and the settings. */
 taper_status train_make_recipe(train_job *job, const train_settings *settings, diag_sink *sink, taper_error *error);
 /* A number of steps: a share is rounded down. */
-uint64_t train_steps(front_amount a, uint64_t all);
+uint64_t train_amount(front_amount a, uint64_t all);
 
 #endif

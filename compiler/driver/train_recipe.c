@@ -28,7 +28,7 @@ void train_settings_init(train_settings *s) {
 }
 
 /* 29 % of 100 is 29, though 0.29 * 100 is less. */
-uint64_t train_steps(front_amount a, uint64_t all) {
+uint64_t train_amount(front_amount a, uint64_t all) {
   if (!a.given) return 0;
   if (!a.percent) return (uint64_t)a.value;
   double exact = a.value * (double)all, near = nearbyint(exact);
@@ -125,11 +125,11 @@ static taper_status add_schedule(recipe_maker *k, const gate_use *gate, const fr
   taper_gate_schedule s = {.gate = gate->name, .ema = t->ema, .inv_sigma = t->inv_sigma};
   if (t->kind == TAPER_STEP) {
     s.kind = TAPER_GATE_STEP;
-    s.start = train_steps(t->step, r->steps), s.every = train_steps(t->every, r->steps);
+    s.start = train_amount(t->step, r->steps), s.every = train_amount(t->every, r->steps);
   } else {
     s.kind = TAPER_GATE_RAMP;
-    s.start = t->start.given ? train_steps(t->start, r->steps) : r->warmup;
-    s.end = t->end.given ? train_steps(t->end, r->steps) : r->steps;
+    s.start = t->start.given ? train_amount(t->start, r->steps) : r->warmup;
+    s.end = t->end.given ? train_amount(t->end, r->steps) : r->steps;
   }
   TAPER_TRY(check_times(k, &s, r->steps));
   k->schedules[r->gate_count++] = s;
@@ -221,7 +221,7 @@ static taper_status make_numbers(recipe_maker *k) {
   r->eps = either(s->eps, f->eps), r->weight_decay = either(s->weight_decay, f->weight_decay);
   r->clip = either(s->clip, f->clip), r->floor = either(s->floor, f->floor);
   r->schedule = lr_schedule(k);
-  r->warmup = train_steps(s->warmup.given ? s->warmup : f->warmup, r->steps);
+  r->warmup = train_amount(s->warmup.given ? s->warmup : f->warmup, r->steps);
   if (r->sequence > context)
     return TAPER_FAIL(
         k->error, TAPER_INVALID,

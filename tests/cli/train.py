@@ -94,12 +94,12 @@ def refusals(at):
         ("sequence beyond the context", base + ["--seq", "33"], 1, "a sequence of 33 is longer than the model's context of 32"),
         ("no such model", [at("none.tmodel"), "--data", data, "-o", at("never")], 1, "none.tmodel: error: "),
         ("no such data", [m, "--data", at("none.txt"), "-o", at("never")], 1, "none.txt: error: "),
-        ("-O acts on nothing", base + ["-O1"], 2, "unknown option '-O'"),
+        ("-O acts on nothing", base + ["-O1"], 2, "unknown option '-O1'"),
         ("no such init", base + ["--init", at("none")], 1, "none: error: "),
         ("init without weights", base + ["--init", m], 1, "the model has no weights to start from"),
         ("IR text", [at("m.tir"), "--data", data, "-o", at("never")], 1, "IR text says nothing of initial values"),
         ("no gate to taper", [at("nonorm.tmodel"), "--data", data, "--variant", "all", "-o", at("never")], 1, "no norm .* that could be tapered"),
-        ("folder cannot be made", [m, "--data", data, "-o", at("a", "b", "run")] + TINY, 3, "cannot be created: no such file"),
+        ("folder cannot be made", [m, "--data", data, "-o", at("a", "b", "run")] + TINY, 3, "cannot be created: No such file"),
     ]
     for name, args, code, message in rows:
         train("refused: " + name, at, args, code, message)

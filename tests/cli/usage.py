@@ -53,7 +53,6 @@ def command_lines(m):
         yield "--dtype " + dtype, ["compile", m, "--dtype=" + dtype], 2, NOT_BUILT
     yield "--dtype f64", ["compile", m, "--dtype=f64"], 2, "'f64' is not one"
     yield "--for train and a switch of the passes", ["compile", m, "--for=train", "-O1"], 2, "acts on nothing with --for train"
-    yield "--for both", ["compile", m, "--for=both"], 2, NOT_BUILT
     yield "--emit=ptx", ["compile", m, "--emit=ptx"], 2, NOT_BUILT
     yield "--emit=irr", ["compile", m, "--emit=irr"], 2, "did you mean 'ir'"
     yield "--arch sm_90", ["compile", m, "--arch=sm_90"], 2, NOT_BUILT

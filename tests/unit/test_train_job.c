@@ -229,13 +229,13 @@ static void refusals(void **state) {
 
 static void amounts(void **state) {
   (void)state;
-  assert_int_equal(train_steps((front_amount){true, true, 0.29}, 100), 29);
-  assert_int_equal(train_steps((front_amount){true, true, 0.05}, 2000), 100);
-  assert_int_equal(train_steps((front_amount){true, true, 0.05}, 1019), 50);
-  assert_int_equal(train_steps((front_amount){true, true, 1}, 7), 7);
-  assert_int_equal(train_steps((front_amount){true, true, 0.5}, 1), 0);
-  assert_int_equal(train_steps((front_amount){true, false, 12}, 7), 12);
-  assert_int_equal(train_steps((front_amount){false, false, 12}, 7), 0);
+  assert_int_equal(train_amount((front_amount){true, true, 0.29}, 100), 29);
+  assert_int_equal(train_amount((front_amount){true, true, 0.05}, 2000), 100);
+  assert_int_equal(train_amount((front_amount){true, true, 0.05}, 1019), 50);
+  assert_int_equal(train_amount((front_amount){true, true, 1}, 7), 7);
+  assert_int_equal(train_amount((front_amount){true, true, 0.5}, 1), 0);
+  assert_int_equal(train_amount((front_amount){true, false, 12}, 7), 12);
+  assert_int_equal(train_amount((front_amount){false, false, 12}, 7), 0);
 }
 
 /* ---- run folders ---- */
