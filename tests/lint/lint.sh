@@ -13,12 +13,15 @@ static_checks() { cppcheck -q -j2 --std=c11 --error-exitcode=1 --inline-suppr --
 tidy() { git ls-files 'compiler/*.c' 'runtime/*.c' | xargs -P2 -n6 sh -c 'clang-tidy-14 --quiet --warnings-as-errors="*" "$@" -- -std=c11 -D_GNU_SOURCE -DTAPER_VERSION_TEXT="\"\"" -I. -I"$0" 2>/dev/null' "$B" | grep -E "error:|warning:" | sort -u | head -60 | { ! grep .; }; }
 clang_build() { make -s -j2 VARIANT=clang CFLAGS=-Werror all 2>&1 | tail -30 | { ! grep -E 'warning|error'; }; }
 gcc_build() { make -s -j2 CFLAGS= all 2>&1 | { ! grep -E 'warning:'; }; }
+# the rooms are archives: of two functions of one name the linker would silently take the first
+one_name() { nm -A --defined-only -g "$B"/lib*.a 2>/dev/null | awk '$3 ~ /[A-TV-Z]/ {print $4 ": two functions or objects of this name"}' | sort | uniq -d | { ! grep .; }; }
 
 make -s -j2 "$B/grammar/tmodel.tab.h" "$B/grammar/tmodel.lex.h" >/dev/null
 step structure structure
 step diagnostics diagnostics
 step format format
 step gcc gcc_build
+step 'one name' one_name
 step clang clang_build
 step cppcheck static_checks
 step clang-tidy tidy
