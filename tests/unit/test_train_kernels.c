@@ -325,17 +325,54 @@ static void rotations(const train_kernels *t) {
     }
 }
 
+/* ---- updates ---- */
+static void updates(const train_kernels *t) {
+  const taper_train_adamw a = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 0.271f, 0.142625f}; /* of the third step */
+  for (uint32_t n = 1; n < 600; n += n < 80 ? 1 : 111) {
+    float *p = some_floats(n), *g = some_floats(n), *m = some_floats(n), *v = some_floats(n), *parts[3];
+    double *want = malloc(n * sizeof *want), *mean = malloc(n * sizeof *mean), *square = malloc(n * sizeof *square),
+           sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+      v[i] = fabsf(v[i]);
+      double d = (double)a.clip_scale * (double)g[i];
+      mean[i] = (double)a.beta1 * (double)m[i] + (1 - (double)a.beta1) * d;
+      square[i] = (double)a.beta2 * (double)v[i] + (1 - (double)a.beta2) * d * d;
+      want[i] = (double)p[i] - (double)a.lr * (mean[i] / (double)a.correction1 /
+                                                   (sqrt(square[i] / (double)a.correction2) + (double)a.eps) +
+                                               (double)a.decay * (double)p[i]);
+      sum += (double)g[i] * (double)g[i];
+    }
+    parts[0] = copy_of(p, n), parts[1] = copy_of(m, n), parts[2] = copy_of(v, n);
+    t->adamw(p, g, m, v, 0, n, &a);
+    near_rows("adamw", p, want, n, 1e-6), near_rows("adamw m", m, mean, n, 1e-6),
+        near_rows("adamw v", v, square, n, 1e-6);
+    t->adamw(parts[0], g, parts[1], parts[2], n / 3, n, &a); /* in parts: the same bits */
+    t->adamw(parts[0], g, parts[1], parts[2], 0, n / 3, &a);
+    assert_memory_equal(parts[0], p, n * sizeof *p);
+    assert_memory_equal(parts[1], m, n * sizeof *m);
+    assert_memory_equal(parts[2], v, n * sizeof *v);
+    assert_true(fabs(t->sum_squares(g, 0, n) - sum) <= 1e-13 * n);
+    assert_true(fabs(t->sum_squares(g, n / 2, n) + t->sum_squares(g, 0, n / 2) - sum) <= 1e-13 * n);
+    g[n / 2] = 1e30f; /* beyond what a float's square holds */
+    assert_true(fabs(t->sum_squares(g, 0, n) / ((double)g[n / 2] * (double)g[n / 2]) - 1) < 1e-12);
+    free(p), free(g), free(m), free(v), free(want), free(mean), free(square), free(parts[0]), free(parts[1]),
+        free(parts[2]);
+  }
+}
+
 ON_EACH_BUILD(products)
 ON_EACH_BUILD(norms)
 ON_EACH_BUILD(statistics)
 ON_EACH_BUILD(losses)
 ON_EACH_BUILD(slopes)
 ON_EACH_BUILD(rotations)
+ON_EACH_BUILD(updates)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_products), cmocka_unit_test(test_norms),  cmocka_unit_test(test_statistics),
       cmocka_unit_test(test_losses),   cmocka_unit_test(test_slopes), cmocka_unit_test(test_rotations),
+      cmocka_unit_test(test_updates),
 
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

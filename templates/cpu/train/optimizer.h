@@ -11,37 +11,41 @@
 /* taper_train_adamw's update of elements [first, last): every element for itself, so that any division of the work gives the same bits. */
 LOCAL void adamw(float *restrict p, const float *restrict g, float *restrict m, float *restrict v, uint64_t first,
                  uint64_t last, const taper_train_adamw *a) {
-  const vf clip = v_splat(a->clip_scale), b1 = v_splat(a->beta1), b2 = v_splat(a->beta2), c1 = v_splat(1.0f - a->beta1),
+  const vf clip = v_splat(a->clip_scale), c1 = v_splat(1.0f - a->beta1),
            c2 = v_splat(1.0f - a->beta2), eps = v_splat(a->eps), keep = v_splat(a->lr * a->decay),
            rate = v_splat(a->lr / a->correction1), root = v_splat(1.0f / a->correction2);
   for (uint64_t i = first; i < last; i += VL) {
     const uint32_t n = last - i < VL ? (uint32_t)(last - i) : VL;
     const vf d = v_load_part(g + i, n, 0) * clip, x = v_load_part(p + i, n, 0);
-    const vf mean = b1 * v_load_part(m + i, n, 0) + c1 * d, square = b2 * v_load_part(v + i, n, 0) + c2 * d * d;
+    const vf mean_before = v_load_part(m + i, n, 0), square_before = v_load_part(v + i, n, 0);
+    /* one product in every sum: there is but one way to contract it */
+    const vf mean = mean_before + c1 * (d - mean_before), square = square_before + c2 * (d * d - square_before);
     v_store_part(m + i, mean, n);
     v_store_part(v + i, square, n);
     v_store_part(p + i, x - (rate * mean / (v_sqrt(square * root) + eps) + keep * x), n);
   }
 }
 
-/* Sum of squares of elements [first, last), in double: four chains of vectors over blocks of 1024 elements, the blocks in order. */
+typedef float vf_half __attribute__((vector_size(VL * 2)));
+typedef float vf_half_any __attribute__((vector_size(VL * 2), aligned(4), may_alias));
+typedef double vd __attribute__((vector_size(VL * 4)));
+#define SUM_CHAINS 8u
+
+/* Sum of squares of elements [first, last), in double: SUM_CHAINS chains of vectors, then a fixed tree. */
 LOCAL double train_sum_squares(const float *x, uint64_t first, uint64_t last) {
-  double sum = 0;
-  for (uint64_t i = first; i < last;) {
-    const uint64_t end = last - i < 1024 ? last : i + 1024;
-    typedef double vd __attribute__((vector_size(VL * 8)));
-    vd s[4] = {{0}};
-    uint32_t k = 0;
-    for (; i < end; i += VL, k = (k + 1) % 4) {
-      const vd t = __builtin_convertvector(v_load_part(x + i, end - i < VL ? (uint32_t)(end - i) : VL, 0), vd);
+  const uint32_t half = VL / 2;
+  vd s[SUM_CHAINS] = {{0}};
+  uint64_t i = first;
+  for (; last - i >= SUM_CHAINS * half; i += SUM_CHAINS * half)
+    UNROLL for (uint32_t k = 0; k < SUM_CHAINS; k++) {
+      const vd t = __builtin_convertvector((vf_half) * (const vf_half_any *)(x + i + k * half), vd);
       s[k] += t * t;
     }
-    if (i > end) i = end;
-    const vd all = (s[0] + s[1]) + (s[2] + s[3]);
-    double block = 0;
-    for (uint32_t j = 0; j < VL; j++) block += all[j];
-    sum += block;
-  }
+  UNROLL for (uint32_t step = SUM_CHAINS / 2; step > 0; step /= 2)
+    UNROLL for (uint32_t k = 0; k < step; k++) s[k] += s[k + step];
+  double sum = 0;
+  for (uint32_t k = 0; k < half; k++) sum += s[0][k];
+  for (; i < last; i++) sum += (double)x[i] * (double)x[i];
   return sum;
 }
 

@@ -3,6 +3,7 @@
 
 #include "templates/cpu/train/attention.h"
 #include "templates/cpu/train/gemm.h"
+#include "templates/cpu/train/optimizer.h"
 #include "templates/cpu/train/rows.h"
 
 static uint64_t packed_floats(uint32_t n, uint32_t k) { return gemm_packed_floats(n, k); }
@@ -60,4 +61,6 @@ const train_kernels KERNELS = {
     .top_gap = top_gap,
     .attention_floats = attention_floats,
     .attention = attention,
+    .adamw = adamw,
+    .sum_squares = train_sum_squares,
 };

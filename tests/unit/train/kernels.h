@@ -54,6 +54,9 @@ typedef struct train_kernels {
   void (*attention)(const taper_train_ctx *c, const train_attention *a, float *y, uint32_t ldy, const float *q,
                     uint32_t ldq, const float *k, uint32_t ldk, const float *v, uint32_t ldv, const float *dy,
                     uint32_t lddy, float *d, uint32_t ldd);
+  void (*adamw)(float *p, const float *g, float *m, float *v, uint64_t first, uint64_t last,
+                const taper_train_adamw *a);
+  double (*sum_squares)(const float *x, uint64_t first, uint64_t last);
 } train_kernels;
 
 /* Of `elementwise`. */
