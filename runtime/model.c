@@ -91,7 +91,7 @@ static taper_status check_text_call(const taper_model *m, const void *in, size_t
 taper_status taper_tokenize(const taper_model *m, const char *text, size_t bytes, int32_t *ids, size_t cap,
                             size_t *out_n, taper_error *error) {
   TAPER_TRY(check_text_call(m, text, bytes, ids, cap, out_n, "taper_tokenize", error));
-  return tokenizer_encode(&m->tokenizer, text, bytes, ids, cap, out_n, error);
+  return tokenizer_encode(&m->tokenizer, text, bytes, 0, ids, cap, out_n, error);
 }
 
 taper_status taper_detokenize(const taper_model *m, const int32_t *ids, size_t n, char *text, size_t cap,

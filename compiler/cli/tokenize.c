@@ -33,12 +33,12 @@ static int run(cli *c) {
   if (!bad) bad = cli_find_tokenizer(c, &t, &vocab);
   if (!bad) {
     if (o->special || o->parse_special) cli_say(c, "the byte tokenizer adds nothing and knows no special tokens");
-    tokenizer_encode(&t, s, n, NULL, 0, &ids.count, NULL);
+    tokenizer_encode(&t, s, n, 0, NULL, 0, &ids.count, NULL);
     ids.ids = malloc(sizeof *ids.ids * (ids.count + 1));
     if (!ids.ids) bad = cli_fail(c, CLI_ENVIRONMENT, "no memory for %zu ids; give less text", ids.count);
   }
   if (!bad) {
-    tokenizer_encode(&t, s, n, ids.ids, ids.count, &ids.count, NULL);
+    tokenizer_encode(&t, s, n, 0, ids.ids, ids.count, &ids.count, NULL);
     bad = cli_check_ids(c, (cli_where){.option = o->file ? "option '--file'" : "TEXT"}, &ids, vocab);
   }
   if (!bad) {

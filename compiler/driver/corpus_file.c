@@ -98,7 +98,7 @@ static taper_status make_list(void *user, const char *data, size_t size, tokeniz
 
 static taper_status make_text(void *user, const char *data, size_t size, tokenizer_sink put, void *put_user,
                               taper_error *error) {
-  return tokenizer_stream(user, data, size, put, put_user, error);
+  return tokenizer_stream(user, data, size, 0, put, put_user, error);
 }
 
 static hash128 key_of(const char *data, size_t size, const char *with) {
@@ -139,6 +139,7 @@ static taper_status open_text(corpus_file *f, const char *path, const corpus_opt
     f->ids.width = 1;
     f->ids.count = size;
     return TAPER_OK;
+  case TOKENIZER_SENTENCEPIECE: break;
   }
   return open_made(f, path, o, DATA_TEXT, data, size, sink, error);
 }

@@ -15,7 +15,7 @@
 
 static char folder[] = "/tmp/taper-corpus-XXXXXX";
 static diag_sink *sink;
-static const tokenizer bytes = {TOKENIZER_BYTES};
+static const tokenizer bytes = {.kind = TOKENIZER_BYTES};
 
 static const char *at(const char *name) {
   static char path[8][600];

@@ -14,9 +14,9 @@ static void bytes_are_ids(void **state) {
   char all[256], piece[TOKENIZER_MAX_PIECE];
   int32_t ids[256];
   size_t n = 0;
-  const tokenizer bytes = {TOKENIZER_BYTES}, none = {0};
+  const tokenizer bytes = {.kind = TOKENIZER_BYTES}, none = {0};
   for (int i = 0; i < 256; i++) all[i] = (char)i;
-  assert_int_equal(tokenizer_encode(&bytes, all, 256, ids, 256, &n, NULL), TAPER_OK);
+  assert_int_equal(tokenizer_encode(&bytes, all, 256, 0, ids, 256, &n, NULL), TAPER_OK);
   assert_int_equal(n, 256);
   for (int i = 0; i < 256; i++) {
     assert_int_equal(ids[i], i);
@@ -26,12 +26,12 @@ static void bytes_are_ids(void **state) {
   assert_int_equal(tokenizer_piece(&bytes, 256, piece), 0);
   assert_int_equal(tokenizer_piece(&bytes, -1, piece), 0);
   ids[2] = 77;
-  assert_int_equal(tokenizer_encode(&bytes, "abcd", 4, ids, 2, &n, NULL), TAPER_OK);
+  assert_int_equal(tokenizer_encode(&bytes, "abcd", 4, 0, ids, 2, &n, NULL), TAPER_OK);
   assert_int_equal(n, 4);
   assert_int_equal(ids[2], 77);
-  assert_int_equal(tokenizer_encode(&bytes, "", 0, ids, 2, &n, NULL), TAPER_OK);
+  assert_int_equal(tokenizer_encode(&bytes, "", 0, 0, ids, 2, &n, NULL), TAPER_OK);
   assert_int_equal(n, 0);
-  assert_int_equal(tokenizer_encode(&none, "a", 1, ids, 2, &n, NULL), TAPER_UNSUPPORTED);
+  assert_int_equal(tokenizer_encode(&none, "a", 1, 0, ids, 2, &n, NULL), TAPER_UNSUPPORTED);
 }
 
 /* Pushes byte by byte; '|' stands after every push that passed something, '$' before what the flush gives. */
