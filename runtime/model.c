@@ -25,10 +25,10 @@ static taper_status open_package(const package *p, const taper_model_options *o,
   if (!m) return memory_exhausted(error, "the model", sizeof(*m));
   m->allocator = *a;
   memcpy(m->name, p->name, strlen(p->name) + 1);
-  m->tokenizer.kind = p->tokenizer;
   m->end_token = p->end_token;
-  taper_status status = device_cpu.open(p, o, a, &m->device, error);
-  if (status != TAPER_OK) return memory_free(a, m), status;
+  taper_status status = package_open_tokenizer(p, &m->tokenizer, error);
+  if (status == TAPER_OK) status = device_cpu.open(p, o, a, &m->device, error);
+  if (status != TAPER_OK) return tokenizer_close(&m->tokenizer), memory_free(a, m), status;
   *out = m;
   return TAPER_OK;
 }
@@ -57,6 +57,7 @@ void taper_model_free(taper_model *m) {
   if (!m) return;
   m->device->ops->close(m->device);
   taper_allocator a = m->allocator;
+  tokenizer_close(&m->tokenizer);
   memory_free(&a, m);
 }
 
@@ -97,17 +98,9 @@ taper_status taper_tokenize(const taper_model *m, const char *text, size_t bytes
 taper_status taper_detokenize(const taper_model *m, const int32_t *ids, size_t n, char *text, size_t cap,
                               size_t *out_bytes, taper_error *error) {
   TAPER_TRY(check_text_call(m, ids, n, text, cap, out_bytes, "taper_detokenize", error));
-  size_t used = 0;
-  for (size_t i = 0; i < n; i++) {
-    char piece[TOKENIZER_MAX_PIECE];
+  for (size_t i = 0; i < n; i++)
     if (ids[i] < 0 || (uint32_t)ids[i] >= m->device->facts.vocab)
       return TAPER_FAIL(error, TAPER_INVALID, "token %zu is %d; ids are 0 to %u", i, ids[i],
                         m->device->facts.vocab - 1);
-    size_t k = tokenizer_piece(&m->tokenizer, ids[i], piece);
-    for (size_t b = 0; b < k; b++, used++) {
-      if (used < cap) text[used] = piece[b];
-    }
-  }
-  *out_bytes = used;
-  return TAPER_OK;
+  return tokenizer_decode(&m->tokenizer, ids, n, text, cap, out_bytes, error);
 }

@@ -348,6 +348,24 @@ static void verify_part(void *arg, uint32_t stage, uint32_t part) {
   }
 }
 
+taper_status package_open_tokenizer(const package *p, tokenizer *out, taper_error *error) {
+  static const char name[] = "taper.file." TOKENIZER_FILE;
+  const st_tensor *t = st_find(&p->file, name);
+  *out = (tokenizer){0};
+  if (p->tokenizer != TOKENIZER_SENTENCEPIECE) return tokenizer_open(p->tokenizer, NULL, 0, "", NULL, out, error);
+  if (!t || t->dtype != ST_U8)
+    return TAPER_FAIL(error, TAPER_INVALID, "%s: tensor '%s' is missing" DAMAGED, p->path, name);
+  if (memcmp(hash_bytes(t->data, t->bytes).hex, p->hashes[t - p->file.tensors].hex, 32) != 0)
+    return TAPER_FAIL(error, TAPER_INVALID, "%s: tensor '%s': its bytes do not match its hash" DAMAGED, p->path, name);
+  taper_status status = tokenizer_open(p->tokenizer, t->data, t->bytes, name, &p->allocator, out, error);
+  if (status != TAPER_OK) return taper_add_context(error, status, "%s", p->path);
+  const uint32_t pieces = tokenizer_vocab(out);
+  if (pieces == p->vocab) return TAPER_OK;
+  tokenizer_close(out);
+  return TAPER_FAIL(error, TAPER_INVALID, "%s: the tokenizer has %u ids, the model %u" DAMAGED, p->path, pieces,
+                    p->vocab);
+}
+
 taper_status package_verify(const package *p, pool *workers, taper_error *error) {
   verify_job job = {.p = p, .bad = p->file.count};
   pool_run(workers, &(pool_job){.part = verify_part, .arg = &job, .stages = 1});

@@ -38,6 +38,8 @@ typedef struct package {
 taper_status package_open(const char *path, const taper_allocator *allocator, taper_log_fn log, void *log_user,
                           package *out, taper_error *error);
 void package_close(package *p);
+/* The tokenizer of the package, its file read and compared with its hash; it must have the model's vocabulary. */
+taper_status package_open_tokenizer(const package *p, tokenizer *out, taper_error *error);
 /* Compares every tensor's bytes with its hash, the pool's workers side by side (the caller holds its lock). Read pages
  * are given back. */
 taper_status package_verify(const package *p, pool *workers, taper_error *error);

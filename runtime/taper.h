@@ -98,7 +98,7 @@ typedef struct taper_model_info {
   const char *name;      /* the strings live as long as the model */
   const char *device;    /* "cpu" */
   const char *image;     /* e.g. "x86-64-v4" */
-  const char *tokenizer; /* "bytes" or "none" */
+  const char *tokenizer; /* "bytes", "sentencepiece" or "none" */
   uint32_t vocab;        /* ids are 0 .. vocab-1 */
   uint32_t context;      /* the longest sequence the model was compiled for */
   uint32_t width;        /* d, floats of one row of the residual stream */

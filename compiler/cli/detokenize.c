@@ -18,10 +18,17 @@ static int option(cli *c, int key, const char *value) {
   return CLI_OK;
 }
 
-static void put_text(const cli *c, const tokenizer *t, const cli_ids *ids) {
-  char piece[TOKENIZER_MAX_PIECE];
+static int put_text(cli *c, const tokenizer *t, const cli_ids *ids) {
+  taper_error error = {0};
   text s = {0};
-  for (size_t i = 0; i < ids->count; i++) text_put(&s, piece, tokenizer_piece(t, ids->ids[i], piece));
+  size_t n = 0;
+  taper_status status = tokenizer_decode(t, ids->ids, ids->count, NULL, 0, &n, &error);
+  char *bytes = malloc(n + 1);
+  if (!bytes) return cli_fail(c, CLI_ENVIRONMENT, "no memory for a text of %zu bytes; give fewer ids", n);
+  if (status == TAPER_OK) status = tokenizer_decode(t, ids->ids, ids->count, bytes, n, &n, &error);
+  if (status == TAPER_OK) text_put(&s, bytes, n);
+  free(bytes);
+  if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
   if (c->json) {
     json_out j = {0};
     json_open(&j, NULL, '{');
@@ -33,6 +40,7 @@ static void put_text(const cli *c, const tokenizer *t, const cli_ids *ids) {
   text_puts(&s, "\n");
   cli_put(s.data, s.size);
   text_free(&s);
+  return CLI_OK;
 }
 
 static int run(cli *c) {
@@ -51,7 +59,8 @@ static int run(cli *c) {
   else if (!bad)
     bad = cli_parse_ids(c, where, s, n, &ids);
   if (!bad) bad = cli_check_ids(c, where, &ids, vocab);
-  if (!bad) put_text(c, &t, &ids);
+  if (!bad) bad = put_text(c, &t, &ids);
+  tokenizer_close(&t);
   cli_ids_free(&ids);
   free(s);
   return bad;

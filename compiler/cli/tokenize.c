@@ -10,7 +10,7 @@ enum { KEY_FILE = 3000, KEY_SPECIAL, KEY_PARSE };
 
 static const struct argp_option options[] = {
     {"file", KEY_FILE, "FILE", 0, "the text of a file; - is standard input", 0},
-    {"special", KEY_SPECIAL, NULL, 0, "add what the model's tokenizer would add (bytes: nothing)", 0},
+    {"special", KEY_SPECIAL, NULL, 0, "add what the model's tokenizer would add: its bos (bytes: nothing)", 0},
     {"parse-special", KEY_PARSE, NULL, 0, "special tokens in the text are tokens, not text (bytes: there are none)", 0},
     {0}};
 
@@ -22,6 +22,24 @@ static int option(cli *c, int key, const char *value) {
   return CLI_OK;
 }
 
+static int encode(cli *c, const tokenizer *t, unsigned flags, const char *s, size_t n, cli_ids *out) {
+  taper_error error = {0};
+  taper_status status = tokenizer_encode(t, s, n, flags, NULL, 0, &out->count, &error);
+  if (status == TAPER_OK) {
+    out->ids = malloc(sizeof *out->ids * (out->count + 1));
+    if (!out->ids) return cli_fail(c, CLI_ENVIRONMENT, "no memory for %zu ids; give less text", out->count);
+    status = tokenizer_encode(t, s, n, flags, out->ids, out->count, &out->count, &error);
+  }
+  return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
+}
+
+static void say_idle(cli *c, const tokenize_own *o, const tokenizer *t) {
+  if (t->kind == TOKENIZER_BYTES && (o->special || o->parse_special))
+    cli_say(c, "the byte tokenizer adds nothing and knows no special tokens");
+  else if (o->special && tokenizer_bos(t) < 0)
+    cli_say(c, "the tokenizer has no bos to put in front");
+}
+
 static int run(cli *c) {
   tokenize_own *o = c->own;
   tokenizer t = {0};
@@ -29,18 +47,14 @@ static int run(cli *c) {
   char *s = NULL;
   size_t n = 0;
   cli_ids ids = {0};
+  unsigned flags = (o->special ? TOKENIZER_SPECIAL : 0) | (o->parse_special ? TOKENIZER_PARSE_SPECIAL : 0);
   int bad = cli_argument_text(c, "TEXT", o->file, &s, &n);
   if (!bad) bad = cli_find_tokenizer(c, &t, &vocab);
   if (!bad) {
-    if (o->special || o->parse_special) cli_say(c, "the byte tokenizer adds nothing and knows no special tokens");
-    tokenizer_encode(&t, s, n, 0, NULL, 0, &ids.count, NULL);
-    ids.ids = malloc(sizeof *ids.ids * (ids.count + 1));
-    if (!ids.ids) bad = cli_fail(c, CLI_ENVIRONMENT, "no memory for %zu ids; give less text", ids.count);
+    say_idle(c, o, &t);
+    bad = encode(c, &t, flags, s, n, &ids);
   }
-  if (!bad) {
-    tokenizer_encode(&t, s, n, 0, ids.ids, ids.count, &ids.count, NULL);
-    bad = cli_check_ids(c, (cli_where){.option = o->file ? "option '--file'" : "TEXT"}, &ids, vocab);
-  }
+  if (!bad) bad = cli_check_ids(c, (cli_where){.option = o->file ? "option '--file'" : "TEXT"}, &ids, vocab);
   if (!bad) {
     text out = {0};
     if (c->json) text_puts(&out, "{\"tokens\": [");
@@ -50,6 +64,7 @@ static int run(cli *c) {
     text_free(&out);
   }
   cli_ids_free(&ids);
+  tokenizer_close(&t);
   free(s);
   return bad;
 }

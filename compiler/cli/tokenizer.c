@@ -16,49 +16,51 @@ static uint32_t vocab_of(const char *params) {
   return INT32_MAX;
 }
 
-static int of_package(cli *c, const char *path, const char **out_word, uint32_t *out_vocab) {
+static int of_package(cli *c, const char *path, tokenizer *out, uint32_t *out_vocab) {
   package p;
   taper_error error = {0};
   taper_allocator allocator = memory_allocator((taper_allocator){0});
   taper_status status = package_open(path, &allocator, NULL, NULL, &p, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
-  *out_word = tokenizer_name(p.tokenizer);
+  status = package_open_tokenizer(&p, out, &error);
   *out_vocab = p.vocab;
   package_close(&p);
-  return CLI_OK;
+  return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
 }
 
-static int of_source(cli *c, const model_place *place, const char **out_word, uint32_t *out_vocab) {
+static int of_source(cli *c, const model_place *place, tokenizer *out, uint32_t *out_vocab) {
   model_loaded m = {0};
   taper_error error = {0};
   model_options options = c->model;
   options.ignore_weights = true;
   taper_status status = model_load(place, &options, c->sink, &m, &error);
-  if (status == TAPER_OK) {
-    *out_word = arena_strdup(&c->memory, m.tokenizer);
+  int bad = status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
+  if (!bad && strcmp(m.tokenizer, tokenizer_name(m.tokens.kind)) != 0)
+    bad = cli_fail_file(c, CLI_WRONG, c->args[0],
+                        "the tokenizer '%s' has no file; put " TOKENIZER_FILE " beside the source", m.tokenizer);
+  if (!bad) {
     *out_vocab = vocab_of(m.params);
+    *out = m.tokens;
+    m.tokens = (tokenizer){0};
   }
   model_free(&m);
-  return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
+  return bad;
 }
 
 int cli_find_tokenizer(cli *c, tokenizer *out, uint32_t *out_vocab) {
   model_place place;
   taper_error error = {0};
+  *out = (tokenizer){0};
   taper_status status = model_locate(c->args[0], &c->memory, c->sink, &place, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, false);
   int bad = cli_check_package_options(c, &place);
-  const char *word = "none";
   if (!bad)
-    bad = place.kind == MODEL_PACKAGE ? of_package(c, place.source, &word, out_vocab)
-                                      : of_source(c, &place, &word, out_vocab);
+    bad = place.kind == MODEL_PACKAGE ? of_package(c, place.source, out, out_vocab)
+                                      : of_source(c, &place, out, out_vocab);
   if (bad) return bad;
-  cli_say(c, "tokenizer %s", word);
-  bool known = tokenizer_find(word, &out->kind);
-  if (known && out->kind != TOKENIZER_NONE) return CLI_OK;
-  if (known)
-    return cli_fail_file(c, CLI_WRONG, c->args[0], "the model has no tokenizer; give it one in its train section");
-  return cli_fail_file(c, CLI_USAGE, c->args[0], "the tokenizer '%s' is not built yet; bytes is", word);
+  cli_say(c, "tokenizer %s", tokenizer_name(out->kind));
+  if (out->kind != TOKENIZER_NONE) return CLI_OK;
+  return cli_fail_file(c, CLI_WRONG, c->args[0], "the model has no tokenizer; give it one in its train section");
 }
 
 int cli_argument_text(cli *c, const char *what, const char *file, char **out, size_t *out_size) {

@@ -5,7 +5,7 @@
 #include "compiler/cli/cli.h"
 #include "runtime/text/tokenizer.h"
 
-/* Of c->args[0]; a model without a tokenizer is an error. */
+/* Of c->args[0], to be closed; a model without a tokenizer is an error. */
 int cli_find_tokenizer(cli *c, tokenizer *out, uint32_t *out_vocab);
 /* The text that a command works on: the argument c->args[1], or `file`. Exactly one must be given. `what`: "TEXT" or
  * "IDS". */

@@ -157,9 +157,11 @@ static taper_status check_params(const model_loaded *m, const plan *p, taper_err
 
 taper_status build_decode_part(package_parts *k, model_loaded *m, const build_options *options, const char *compiler,
                                diag_sink *sink, decode_part *part, build_result *out, taper_error *error) {
-  if (strcmp(m->tokenizer, "bytes") != 0 && strcmp(m->tokenizer, "none") != 0)
+  if (strcmp(m->tokenizer, tokenizer_name(m->tokens.kind)) != 0)
     diag_report(sink, DC_TOKENIZER, (diag_loc){.file = diag_intern(sink, m->place.source)},
-                "the tokenizer '%s' is not built yet: the package works on ids only", m->tokenizer);
+                "the tokenizer '%s' has no file: the package works on ids only; put " TOKENIZER_FILE
+                " beside the source",
+                m->tokenizer);
   TAPER_TRY(build_lower(m, options, sink, &part->plan, error));
   TAPER_TRY(check_params(m, part->plan, error));
   return assemble(k, m, options, compiler, sink, part, out, error);

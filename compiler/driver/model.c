@@ -36,7 +36,7 @@ static taper_status lower_source(model_loaded *m, const char *source, size_t siz
   if (!m->priv->front) return in_sink(error);
   m->tokenizer = arena_strdup(a, front_tokenizer(m->priv->front));
   m->module = front_lower(m->priv->front, &front, m->priv->sink);
-  return m->module ? TAPER_OK : in_sink(error);
+  return m->module ? tokenizer_find_file(m, error) : in_sink(error);
 }
 
 static taper_status parse_tir(model_loaded *m, const char *source, size_t size, const model_options *options,
@@ -112,6 +112,8 @@ const unsigned char *model_used_rows(const model_loaded *m, size_t *out_n) {
 void model_free(model_loaded *m) {
   if (!m->priv) return;
   ir_module_free(m->module);
+  tokenizer_close(&m->tokens);
+  file_unmap(&m->tokenizer_file);
   front_free(m->priv->front);
   if (m->priv->has_weights) weights_close(&m->priv->weights);
   for (extern_file *f = m->priv->externs; f; f = f->next)

@@ -5,6 +5,7 @@
 
 #include "compiler/ir/ir.h"
 #include "runtime/base/safetensors.h"
+#include "runtime/text/tokenizer.h"
 
 typedef enum model_kind {
   MODEL_FOLDER,     /* model.tmodel and weights */
@@ -50,7 +51,9 @@ typedef struct model_options {
 typedef struct model_loaded {
   model_place place;
   const char *name;      /* of the model */
-  const char *tokenizer; /* "bytes" or "none" */
+  const char *tokenizer; /* as the source says: "bytes", "sentencepiece" or "none" */
+  tokenizer tokens;      /* opened; of kind none also where SentencePiece's file is not there */
+  mapped_file tokenizer_file;
   ir_module *module;
   bool bound;                 /* every weight has its data */
   const char *unbound;        /* else: the first that has none, cause and remedy */
@@ -74,6 +77,10 @@ taper_status model_load(const model_place *place, const model_options *options, 
 void model_free(model_loaded *m);
 /* What the source says, for who looks at it again; NULL: IR text. Lives as long as the model. */
 const struct front_model *model_front(const model_loaded *m);
+/* Gives a model whose source says `sentencepiece` the tokenizer of a .model file. Its ids must be as many as the model's
+   vocab. model_load does so with the file that the source names, relative to its folder, or TOKENIZER_FILE beside the
+   source (in a checkpoint: first). */
+taper_status model_set_tokenizer(model_loaded *m, const char *path, taper_error *error);
 /* The canonical form of the source (--emit=ast). false: the model has no .tmodel source. */
 bool model_print_ast(const model_loaded *m, text *out);
 

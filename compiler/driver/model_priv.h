@@ -24,6 +24,8 @@ struct model_private {
 
 /* bind.c: gives every const with attribute `tensor` its data; reports all that does not fit. Sets m->bound. */
 taper_status bind_weights(model_loaded *m, const model_options *options, taper_error *error);
+/* tokenizer.c: opens the tokenizer that the source names; no file of SentencePiece is no failure. */
+taper_status tokenizer_find_file(model_loaded *m, taper_error *error);
 /* gates.c: the gates of the weights, then those of the options. Owned by the model. */
 const front_gate *gates_collect(model_loaded *m, const model_options *options, size_t *out_count);
 /* Sets GATE ops of IR text; false after an unknown name (reported). */

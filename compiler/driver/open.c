@@ -37,12 +37,16 @@ taper_status build_open(const model_place *place, const model_options *model_opt
   out->gates = metadata(out, "taper.gates", "{}");
   out->options = metadata(out, "taper.options", "");
   TAPER_TRY(taper_model_open(out->path, runtime, &out->model, error));
-  tokenizer_find(metadata(out, "taper.tokenizer", "none"), &out->tokenizer.kind);
-  return TAPER_OK;
+  tokenizer_kind kind = TOKENIZER_NONE;
+  const st_tensor *file = st_find(&out->package, "taper.file." TOKENIZER_FILE);
+  tokenizer_find(metadata(out, "taper.tokenizer", "none"), &kind);
+  return tokenizer_open(kind, file ? file->data : NULL, file ? file->bytes : 0, out->path, NULL, &out->tokenizer,
+                        error);
 }
 
 void build_close(build_opened *b) {
   taper_model_free(b->model);
+  tokenizer_close(&b->tokenizer);
   st_close(&b->package);
   model_free(&b->source);
   private_file_close(&b->file);

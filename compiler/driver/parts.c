@@ -41,21 +41,18 @@ void parts_add_images(package_parts *k, const build_image *images, size_t n, con
 
 taper_status parts_write(package_parts *k, const model_loaded *m, const char *model_hash, const char *options,
                          const char *compiler, const char *path, taper_error *error) {
+  const bool sentencepiece = m->tokens.kind == TOKENIZER_SENTENCEPIECE;
+  if (sentencepiece) parts_add_bytes(k, "taper.file." TOKENIZER_FILE, m->tokenizer_file.data, m->tokenizer_file.size);
+  if (tokenizer_eos(&m->tokens) >= 0)
+    parts_set(k, "taper.end_token", arena_printf(&k->memory, "%d", tokenizer_eos(&m->tokens)));
   text_puts(&k->hashes, k->count ? "}" : "{}");
   if (k->hashes.failed) return TAPER_FAIL(error, TAPER_NOMEM, "no memory for the texts of the package; free some");
   const char *versions = arena_printf(&k->memory, "taperc %s; %s", TAPER_VERSION_TEXT, compiler);
-  const st_pair fixed[] = {{"taper.package", "1"},
-                           {"taper.features", ""},
-                           {"taper.name", m->name},
-                           {"taper.model", model_hash},
-                           {"taper.target", "cpu"},
-                           {"taper.machine", "x86_64-le"},
-                           {"taper.gates", m->gates},
-                           {"taper.params", m->params},
-                           {"taper.tokenizer", strcmp(m->tokenizer, "bytes") == 0 ? "bytes" : "none"},
-                           {"taper.options", options},
-                           {"taper.versions", versions},
-                           {"taper.hashes", k->hashes.data}};
+  const st_pair fixed[] = {
+      {"taper.package", "1"},      {"taper.features", ""},       {"taper.name", m->name},
+      {"taper.model", model_hash}, {"taper.target", "cpu"},      {"taper.machine", "x86_64-le"},
+      {"taper.gates", m->gates},   {"taper.params", m->params},  {"taper.tokenizer", tokenizer_name(m->tokens.kind)},
+      {"taper.options", options},  {"taper.versions", versions}, {"taper.hashes", k->hashes.data}};
   for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) parts_set(k, fixed[i].key, fixed[i].value);
   hash128 seal = seal_of(k->metadata, k->metadata_count);
   parts_set(k, "taper.seal", seal.hex);

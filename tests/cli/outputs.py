@@ -325,7 +325,7 @@ def weights(root, m, env):
     most = max(sum((v - sum(r) / 16) ** 2 for v in r) / 16 for r in rows) / 2e12
     cli.report("the error of reading it so", not 0 < error <= most * 1.000001 and "%r, at most %r" % (error, most))
     sp = cli.write_model(os.path.join(root, "sp"), source=cli.SOURCE.replace("tokenizer bytes;", "tokenizer sentencepiece(vocab = 256);"))
-    cli.expect("a tokenizer that is not built", ["run", sp, "--tokens", "1", "-n", "1", "--print-tokens", "--temp", "0"], 0, "warning: the tokenizer 'sentencepiece' is not built yet", env=env)
+    cli.expect("a tokenizer without its file", ["run", sp, "--tokens", "1", "-n", "1", "--print-tokens", "--temp", "0"], 0, "warning: the tokenizer 'sentencepiece' has no file", env=env)
     cli.expect("tokenize with it", ["tokenize", sp, "a"], 2, "not built yet", b"", env=env)
 
 
