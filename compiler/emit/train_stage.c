@@ -142,15 +142,22 @@ static void put_rows(train_list *l, text *out) {
 }
 
 /* ---- stages of one kind of op ---- */
+/* One call for all heads where they lie one after another, else one for each. */
 static void put_weight(train_list *l, ir_value v, text *out) {
   const ir_module *m = l->e->p->m;
   ir_value dy = ir_operand(m, v, 0), x = ir_operand(m, v, 1);
-  uint32_t n = train_last(m, dy), k = train_last(m, x), heads = train_width(m, dy) / n;
-  const char *rows = heads > 1 ? arena_printf(&l->e->mem, "c->chunk_count * %u", heads) : "c->chunk_count";
-  text_printf(out, "gemm_weight(c, %s, %s, %u, %s, %u, %s, %u, %u, %s, c->scratch, c->worker, c->workers);\n",
-              train_place(l, v, "0", "0"), train_operand_place(l, dy, "c->chunk_row0", "0"),
-              heads > 1 ? n : train_pitch(l, dy), train_operand_place(l, x, "c->chunk_row0", "0"),
-              heads > 1 ? k : train_pitch(l, x), rows, n, k, train_adds(l, v));
+  uint32_t n = train_last(m, dy), k = train_last(m, x), heads = train_width(m, dy) / n, calls = 1;
+  uint32_t lddy = train_pitch(l, dy), ldx = train_pitch(l, x);
+  const char *rows = "c->chunk_count", *adds = train_adds(l, v);
+  if (heads > 1 && lddy == train_width(m, dy) && ldx == train_width(m, x))
+    rows = arena_printf(&l->e->mem, "c->chunk_count * %u", heads), lddy = n, ldx = k;
+  else
+    calls = heads;
+  for (uint32_t h = 0; h < calls; h++)
+    text_printf(out,
+                "gemm_weight(c, %s, %s + %u, %u, %s + %u, %u, %s, %u, %u, %s, c->scratch, c->worker, c->workers);\n",
+                train_place(l, v, "0", "0"), train_operand_place(l, dy, "c->chunk_row0", "0"), h * n, lddy,
+                train_operand_place(l, x, "c->chunk_row0", "0"), h * k, ldx, rows, n, k, h ? "1" : adds);
 }
 
 static void put_embed(train_list *l, ir_value v, text *out) {

@@ -56,6 +56,43 @@ static const model_case models[] = {
     {"examples/mlp.tmodel", {{"d", 18}, {"layers", 2}, {"vocab", 29}, {"context", 9}}, 4, 29, 9},
 };
 
+/* What the examples lack: products head by head, of parts of rows; slices, windows, caps; arithmetic on parameters. */
+static const char odd[] =
+    "model odd(vocab = 31, d = 20, heads = 2, context = 9) {\n"
+    "  gate internal;\n"
+    "  param wte: [vocab, d];\n"
+    "  param s: [d] init ones;\n"
+    "  param a: [1] init ones;\n"
+    "  param w: [d, d];\n"
+    "  forward(tokens) {\n"
+    "    let x = embed(tokens, wte) * a;\n"
+    "    let h = taper_rms_norm(x, name = \"n1\", gate = internal);\n"
+    "    let q = split_heads(linear(h, d, name = \"q\"), heads);\n"
+    "    let qn = linear(q, 6, name = \"hq\");\n"
+    "    let kn = linear(rms_norm(q, name = \"qn\"), 6, name = \"hk\");\n"
+    "    let v = slice(q, start = 2, size = 5);\n"
+    "    let y = merge_heads(attention(qn, kn, v, causal = true, softcap = 3, window = 4));\n"
+    "    let z = concat(y, slice(h, start = 3, size = 10));\n"
+    "    let u = x + scale(z, name = \"sc\") + scale(sigmoid(x), weight = s) * exp(a * 0.1) - x * sqrt(a * a) / 3;\n"
+    "    let t = linear(center(u), weight = w);\n"
+    "    return softcap(linear(t / sqrt(x * x + 1), weight = wte), cap = 30);\n"
+    "  }\n"
+    "}\n";
+
+static void test_odd(void **state) {
+  (void)state;
+  static const double gates[] = {1, 0, 0.3};
+  for (size_t i = 0; i < 3; i++) {
+    char source[sizeof odd];
+    memcpy(source, odd, sizeof odd);
+    diag_sink *sink = diag_sink_new();
+    ir_module *m = train_model(source, NULL, 0, 0.1, gates[i], 5, sink);
+    check_shapes(m, "native", 31, 9, sink);
+    ir_module_free(m);
+    diag_sink_free(sink);
+  }
+}
+
 static void check_model(const model_case *c, double gate, const char *arch) {
   char *source = NULL;
   size_t size = 0;
@@ -92,6 +129,7 @@ static void test_file(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_file)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_odd), cmocka_unit_test(test_models),
+                                     cmocka_unit_test(test_file)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
