@@ -159,6 +159,108 @@ static void test_rules(void **state) {
   }
 }
 
+/* ---- any ops in any order ---- */
+typedef struct soup {
+  graph g;
+  text t;
+  int rows[64], heads[64], numbers[64]; /* names of values: f32[B,T,6], f32[B,T,2,3], f32[1] */
+  size_t row_count, head_count, number_count;
+  int last;
+} soup;
+
+static int soup_pick(soup *s, const int *from, size_t n) { /* mostly late ones */
+  size_t a = (size_t)(graph_random(&s->g) % n), b = (size_t)(graph_random(&s->g) % n);
+  return from[a > b ? a : b];
+}
+
+#define ROW soup_pick(s, s->rows, s->row_count)
+#define HEADS soup_pick(s, s->heads, s->head_count)
+#define NUMBER soup_pick(s, s->numbers, s->number_count)
+#define ADD_ROW(...)                                                                                                   \
+  (text_printf(&s->t, "%%r%d = ", ++s->last), text_printf(&s->t, __VA_ARGS__), text_puts(&s->t, " : f32[B,T,6]\n"),    \
+   s->rows[s->row_count++] = s->last)
+#define ADD_HEADS(...)                                                                                                 \
+  (text_printf(&s->t, "%%r%d = ", ++s->last), text_printf(&s->t, __VA_ARGS__), text_puts(&s->t, " : f32[B,T,2,3]\n"),  \
+   s->heads[s->head_count++] = s->last)
+#define ADD_NUMBER(...)                                                                                                \
+  (text_printf(&s->t, "%%r%d = ", ++s->last), text_printf(&s->t, __VA_ARGS__), text_puts(&s->t, " : f32[1]\n"),        \
+   s->numbers[s->number_count++] = s->last)
+
+static const char *soup_smooth(soup *s) {
+  static const char *const ops[] = {"gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "neg", "center"};
+  return ops[graph_random(&s->g) % (sizeof ops / sizeof *ops)];
+}
+
+static const char *soup_pair(soup *s) {
+  static const char *const ops[] = {"add", "sub", "mul"};
+  return ops[graph_random(&s->g) % 3];
+}
+
+static void soup_row(soup *s) {
+  switch (graph_random(&s->g) % 12) {
+  case 0: ADD_ROW("rms_norm %%r%d, %%w {eps = 0.125}", ROW); break;
+  case 1: ADD_ROW("layer_norm %%r%d, %%v, %%b {eps = 0.125}", ROW); break;
+  case 2: ADD_ROW("taper_rms_norm %%r%d, %%w, %%v, %%c, %%g {eps = 0.125}", ROW); break;
+  case 3: ADD_ROW("taper_layer_norm %%r%d, %%v, %%b, %%w, %%c, %%g {eps = 0.125}", ROW); break;
+  case 4: ADD_ROW("dyt %%r%d, %%a, %%w, %%b", ROW); break;
+  case 5: ADD_ROW("linear %%r%d, %%m, %%b", ROW); break;
+  case 6: ADD_ROW("%s %%r%d", soup_smooth(s), ROW); break;
+  case 7: ADD_ROW("%s %%r%d, %%r%d", soup_pair(s), ROW, ROW); break;
+  case 8: ADD_ROW("%s %%r%d, %%r%d", soup_pair(s), graph_chance(&s->g, 0.5) ? ROW : NUMBER, ROW); break;
+  case 9:
+    ADD_ROW("sigmoid %%r%d", ROW);
+    ADD_ROW("div %%r%d, %%r%d", graph_chance(&s->g, 0.5) ? ROW : NUMBER, s->last - 1);
+    break;
+  case 10: ADD_ROW("merge_heads %%r%d", HEADS); break;
+  default:
+    text_printf(&s->t, "%%p%d = slice %%r%d {size = 2, start = %d} : f32[B,T,2]\n", s->last, ROW,
+                (int)(graph_random(&s->g) % 5));
+    text_printf(&s->t, "%%s%d = slice %%r%d {size = 4, start = %d} : f32[B,T,4]\n", s->last, ROW,
+                (int)(graph_random(&s->g) % 3));
+    ADD_ROW("concat %%p%d, %%s%d", s->last - 1, s->last - 1);
+    break;
+  }
+}
+
+static void soup_heads(soup *s) {
+  switch (graph_random(&s->g) % 6) {
+  case 0: ADD_HEADS("split_heads %%r%d {heads = 2}", ROW); break;
+  case 1: ADD_HEADS("rms_norm %%r%d, %%n3 {eps = 0.125}", HEADS); break;
+  case 2: ADD_HEADS("rope %%r%d, %%i {dims = 2, theta = 10}", HEADS); break;
+  case 3: ADD_HEADS("attention %%r%d, %%r%d, %%r%d {cap = 4, window = 3}", HEADS, HEADS, HEADS); break;
+  case 4: ADD_HEADS("scale %%r%d, %%n3", HEADS); break;
+  default: ADD_HEADS("%s %%r%d", soup_smooth(s), HEADS); break;
+  }
+}
+
+static void test_soups(void **state) {
+  (void)state;
+  const uint64_t seeds = getenv("TAPERC_QUICK") ? 10 : 60;
+  for (uint64_t seed = 1; seed <= seeds; seed++) {
+    soup own = {.g = {.state = seed * 1013}}, *s = &own;
+    text_puts(&s->t, "%i = positions %tokens, %pos : i32[B,T]\n");
+    ADD_ROW("tanh %%x");
+    ADD_HEADS("split_heads %%x {heads = 2}");
+    ADD_NUMBER("sigmoid %%a");
+    for (int i = 0; i < 14; i++) {
+      uint64_t kind = graph_random(&s->g) % 10;
+      if (kind < 6)
+        soup_row(s);
+      else if (kind < 9)
+        soup_heads(s);
+      else
+        ADD_NUMBER("%s %%r%d, %%r%d", soup_pair(s), NUMBER, NUMBER);
+    }
+    ADD_ROW("merge_heads %%r%d", s->heads[s->head_count - 1]);
+    ADD_ROW("add %%r%d, %%r%d", s->rows[s->row_count - 2], s->last - 1);
+    text_printf(&s->t, "%%y = softcap %%r%d {cap = 8} : f32[B,T,6]\n", s->last);
+    ir_module *m = module_of(s->t.data);
+    text_free(&s->t);
+    grad_check_programs(m, seed, "a soup", 0);
+    ir_module_free(m);
+  }
+}
+
 /* Each op that a .tmodel can call has a rule: no diagnostic, whatever the model. */
 static void test_every_callable_op_has_a_rule(void **state) {
   (void)state;
@@ -238,7 +340,8 @@ static void test_models(void **state) {
 
 static void test_random_graphs(void **state) {
   (void)state;
-  for (uint64_t seed = 1; seed <= 24; seed++) {
+  const uint64_t seeds = getenv("TAPERC_QUICK") ? 6 : 24;
+  for (uint64_t seed = 1; seed <= seeds; seed++) {
     graph_options o = {.seed = seed, .layer_form = seed & 1, .tied = seed & 2, .probes = seed & 4, .train = true};
     ir_module *m = graph_make(o);
     grad_check_programs(m, seed, "a random graph", 6);
@@ -393,6 +496,7 @@ static void test_kinds_and_final_norm(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_rules),
+      cmocka_unit_test(test_soups),
       cmocka_unit_test(test_every_callable_op_has_a_rule),
       cmocka_unit_test(test_no_rule_is_said),
       cmocka_unit_test(test_models),
