@@ -15,7 +15,8 @@ typedef struct device_facts {
   uint32_t probes;
   uint32_t threads;
   uint64_t weight_bytes, bytes_per_token;
-  char lost_probe[64]; /* the first probe whose value is never in memory; "": all are */
+  double scale_median, scale_high; /* of s(h) before the head, as the package says; 0: not known, or never in memory */
+  char lost_probe[64];             /* the first probe whose value is never in memory; "": all are */
 } device_facts;
 
 /* One call of the model: row r is token[r] at pos[r] of the sequence in slot[r]; rows of one slot stand in ascending
@@ -27,6 +28,7 @@ typedef struct device_batch {
   float *const
       *logits; /* [out_rows] where the vocab logits go; an entry may be NULL: they are computed and checked only */
   float *probe_rows; /* [probes][rows][width], inverse scales applied; NULL: not wanted */
+  float *scales;     /* [rows] s(h) before the head, where facts.scale_median > 0; NULL: not wanted */
   uint32_t bad_row,
       bad_id; /* set with TAPER_NUMERIC: an out_row index and the first id whose logit is no finite number */
 } device_batch;

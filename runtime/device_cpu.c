@@ -22,6 +22,7 @@ typedef struct cpu_device {
   uint32_t quiet;     /* how many these are */
   uint32_t positions; /* the context, in whole tiles */
   pace single;        /* of batches of one row; guarded by the pool's lock */
+  bool scale_std;     /* s(h) is a standard deviation, else a root mean square */
 } cpu_device;
 
 struct device_state {
@@ -70,6 +71,15 @@ static void set_facts(cpu_device *d, const package_image *which, uint32_t row_ca
   for (uint32_t i = t->probe_count; i-- > 0;) {
     if (t->probes[i].stage == TAPER_ABI_NONE) snprintf(f->lost_probe, sizeof(f->lost_probe), "%s", t->probes[i].name);
   }
+}
+
+/* The stream before the head is what the last probe sees: known where a stage of every call leaves it behind. */
+static void set_scale(cpu_device *d, const package *p) {
+  const taper_image *t = d->code.table;
+  const uint32_t stage = t->probe_count ? t->probes[t->probe_count - 1].stage : TAPER_ABI_NONE;
+  if (stage == TAPER_ABI_NONE || t->stages[stage].flags & TAPER_STAGE_PROBES) return;
+  d->base.facts.scale_median = p->scale_median, d->base.facts.scale_high = p->scale_high;
+  d->scale_std = p->scale_std;
 }
 
 static taper_status list_stages(cpu_device *d, taper_error *error) {
@@ -129,6 +139,7 @@ static taper_status load_weights(cpu_device *d, const package *p, const package_
   TAPER_TRY(status);
   TAPER_TRY(list_stages(d, error));
   set_facts(d, which, row_cap);
+  set_scale(d, p);
   return make_room(d, error);
 }
 
@@ -274,24 +285,54 @@ static void copy_probes(void *arg, uint32_t i) {
   }
 }
 
+/* sqrt(mean((x - mu)^2)), mu 0 but for the LayerNorm form; the inverse scale undone. */
+static float scale_of(const float *x, const float *inverse, uint32_t n, bool centred) {
+  double mean = 0, square = 0;
+  for (uint32_t i = 0; centred && i < n; i++) mean += (double)(inverse ? x[i] * inverse[i] : x[i]);
+  mean /= n;
+  for (uint32_t i = 0; i < n; i++) {
+    const double v = (double)(inverse ? x[i] * inverse[i] : x[i]) - mean;
+    square += v * v;
+  }
+  return (float)sqrt(square / n);
+}
+
+static void measure_scales(const cpu_run *r) {
+  const cpu_device *d = r->d;
+  const taper_image *t = d->code.table;
+  const taper_probe_desc *last = &t->probes[t->probe_count - 1];
+  const float *x = d->arena + last->offset * d->base.facts.row_cap,
+              *inverse = last->inv_scale == TAPER_ABI_NONE ? NULL : d->weights.weight[last->inv_scale];
+  for (uint32_t i = 0; i < r->batch->rows; i++, x += t->width)
+    r->batch->scales[i] = scale_of(x, inverse, t->width, d->scale_std);
+}
+
+static void after_stage(void *arg, uint32_t i) {
+  cpu_run *r = arg;
+  const taper_image *t = r->d->code.table;
+  if (r->batch->probe_rows) copy_probes(arg, i);
+  if (r->batch->scales && i < r->count && r->stages[i] == t->probes[t->probe_count - 1].stage) measure_scales(r);
+}
+
 static uint64_t now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static bool is_watched(const cpu_run *r) { return r->batch->probe_rows || r->batch->scales; }
+
 static void run_together(cpu_run *r, uint32_t stages) {
   r->ctx = r->d->ctx, r->parts = r->d->base.facts.threads;
-  pool_run(
-      r->d->workers,
-      &(pool_job){.part = run_part, .after = r->batch->probe_rows ? copy_probes : NULL, .arg = r, .stages = stages});
+  pool_run(r->d->workers,
+           &(pool_job){.part = run_part, .after = is_watched(r) ? after_stage : NULL, .arg = r, .stages = stages});
 }
 
 static void run_alone(cpu_run *r, uint32_t stages) {
   r->ctx = &r->d->ctx[r->d->base.facts.threads], r->parts = 1;
   for (uint32_t i = 0; i < stages; i++) {
     run_part(r, i, 0);
-    if (r->batch->probe_rows) copy_probes(r, i);
+    if (is_watched(r)) after_stage(r, i);
   }
 }
 

@@ -3,6 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
+/* How far above 99.9 % of what was measured the residual stream is out of range. */
+#define SCALE_LIMIT 3.0
+
+double model_scale_limit(const taper_model *m) {
+  const device_facts *f = &m->device->facts;
+  return f->scale_median > 0 ? SCALE_LIMIT * f->scale_high / f->scale_median : 0;
+}
+
 taper_status model_check_size(size_t given, size_t expected, const char *type, taper_error *error) {
   if (given == expected) return TAPER_OK;
   return TAPER_FAIL(error, TAPER_INVALID, "%s has size %zu, not %zu; call %s_init first", type, given, expected, type);
@@ -75,7 +83,8 @@ void taper_model_get_info(const taper_model *m, taper_model_info *out) {
                             .threads = f->threads,
                             .weight_bytes = f->weight_bytes,
                             .bytes_per_token = f->bytes_per_token,
-                            .end_token = m->end_token};
+                            .end_token = m->end_token,
+                            .scale_limit = model_scale_limit(m)};
 }
 
 static taper_status check_text_call(const taper_model *m, const void *in, size_t n, const void *out, size_t cap,

@@ -165,6 +165,19 @@ static taper_status read_tokenizer(package *p, taper_error *error) {
   return TAPER_OK;
 }
 
+/* "rms MEDIAN HIGH" or "std MEDIAN HIGH". */
+static taper_status read_scale(package *p, taper_error *error) {
+  const char *s = st_metadata(&p->file, "taper.scale"), *high = s ? strrchr(s, ' ') : NULL;
+  if (!s) return TAPER_OK;
+  p->scale_std = strncmp(s, "std ", 4) == 0;
+  if ((!p->scale_std && strncmp(s, "rms ", 4) != 0) || high < s + 4 ||
+      !number_parse_double(s + 4, (size_t)(high - s - 4), &p->scale_median) ||
+      !number_parse_double(high + 1, strlen(high + 1), &p->scale_high) || !(p->scale_median > 0) ||
+      !(p->scale_high >= p->scale_median) || p->scale_high > 1e30)
+    return invalid(p, "taper.scale", "is no form and two rising positive numbers", error);
+  return TAPER_OK;
+}
+
 /* What a use of a package is called, in its metadata and in messages. */
 static const struct {
   const char *word, *list, *key, *object, *is_for, *remedy;
@@ -261,7 +274,7 @@ static void log_unknown_keys(const package *p, taper_log_fn log, void *user) {
   static const char *const known[] = {
       "taper.package", "taper.features",  "taper.name",   "taper.model",     "taper.target",  "taper.arch",
       "taper.machine", "taper.gates",     "taper.params", "taper.tokenizer", "taper.options", "taper.versions",
-      "taper.hashes",  "taper.end_token", "taper.seal",   "taper.for",       "taper.train"};
+      "taper.hashes",  "taper.end_token", "taper.seal",   "taper.for",       "taper.train",   "taper.scale"};
   for (size_t i = 0; log && i < p->file.metadata_count; i++) {
     const char *key = p->file.metadata[i].key;
     bool found = strncmp(key, "taper.", 6) != 0 || strncmp(key, "taper.cpu.", 10) == 0;
@@ -285,6 +298,7 @@ static taper_status read_fields(package *p, taper_error *error) {
   TAPER_TRY(need(p, "taper.versions", &words, error));
   TAPER_TRY(read_params(p, error));
   TAPER_TRY(read_tokenizer(p, error));
+  TAPER_TRY(read_scale(p, error));
   TAPER_TRY(read_images(p, error));
   TAPER_TRY(read_hashes(p, error));
   TAPER_TRY(need(p, "taper.seal", &words, error));

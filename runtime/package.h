@@ -26,6 +26,8 @@ typedef struct package {
   tokenizer_kind tokenizer;
   uint32_t vocab, context;
   int32_t end_token;                        /* -1: none */
+  double scale_median, scale_high;          /* `taper.scale`: of s(h) before the head; 0: the package does not say */
+  bool scale_std;                           /* s(h) is a standard deviation, else a root mean square */
   package_image images[PACKAGE_MAX_IMAGES]; /* best first: those that decode, then those that train */
   uint32_t image_count;                     /* of both */
   const st_tensor *recipe;                  /* the text `taper.recipe`; NULL: none */

@@ -13,8 +13,9 @@ void taper_session_free(taper_session *s) {
   taper_allocator a = s->model->allocator;
   device *d = s->model->device;
   d->ops->state_free(d, s->state);
-  void *const blocks[] = {s->length,  s->history, s->reached,    s->named, s->token,       s->pos,     s->slot,
-                          s->out_row, s->logits,  s->probe_rows, s->next,  s->room.values, s->room.ids};
+  void *const blocks[] = {s->length, s->history,     s->reached,  s->named,  s->token,
+                          s->pos,    s->slot,        s->out_row,  s->logits, s->probe_rows,
+                          s->next,   s->room.values, s->room.ids, s->scales, s->scale};
   for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) memory_free(&a, blocks[i]);
   memory_free(&a, s);
 }
@@ -33,6 +34,8 @@ static bool allocate(taper_session *s) {
          (s->out_row = memory_zalloc(a, cap, sizeof(*s->out_row))) &&
          (s->logits = memory_zalloc(a, cap, sizeof(*s->logits))) &&
          (s->probe_rows = memory_alloc(a, probe_floats * sizeof(float), MEMORY_LINE)) &&
+         (f->scale_median <= 0 || ((s->scales = memory_zalloc(a, cap, sizeof(float))) &&
+                                   (s->scale = memory_zalloc(a, batch, sizeof(*s->scale))))) &&
          (s->next = memory_zalloc(a, f->vocab, sizeof(float))) &&
          (s->room.values = memory_zalloc(a, f->vocab, sizeof(float))) &&
          (s->room.ids = memory_zalloc(a, f->vocab, sizeof(uint32_t)));
@@ -86,6 +89,7 @@ taper_status taper_session_clone(const taper_session *s, taper_session **out, ta
     taper_status status = d->ops->state_copy(d, c->state, s->state, seq, s->length[seq], error);
     if (status != TAPER_OK) return taper_session_free(c), status;
     c->length[seq] = s->length[seq];
+    if (s->scale) c->scale[seq] = s->scale[seq];
     memcpy(c->history + (size_t)seq * s->context, session_history(s, seq), s->length[seq] * sizeof(int32_t));
   }
   *out = c;
@@ -112,8 +116,19 @@ taper_status taper_session_rewind(taper_session *s, uint32_t seq, uint32_t lengt
   if (length > s->length[seq])
     return TAPER_FAIL(error, TAPER_INVALID, "cannot rewind sequence %u to %u tokens; it holds %u", seq, length,
                       s->length[seq]);
+  if (s->scale && length != s->length[seq]) s->scale[seq] = (session_scale){0};
   s->length[seq] = length;
   return TAPER_OK;
+}
+
+double taper_session_scale_ratio(const taper_session *s, uint32_t seq) {
+  return s && s->scale && seq < s->max_batch ? s->scale[seq].last : 0;
+}
+
+double taper_session_scale_peak(const taper_session *s, uint32_t seq, uint32_t *out_position) {
+  const bool known = s && s->scale && seq < s->max_batch;
+  if (out_position) *out_position = known ? s->scale[seq].peak_at : 0;
+  return known ? s->scale[seq].peak : 0;
 }
 
 /* ---- append ---- */
@@ -197,6 +212,7 @@ static bool next_batch(taper_session *s, const append_call *c, device_batch *b) 
     add_rows(s, c, e, (uint32_t)(left < share ? left : share), b);
   }
   if (c->on_layer) b->probe_rows = s->probe_rows;
+  b->scales = s->scales;
   return b->rows > 0;
 }
 
@@ -208,10 +224,23 @@ static void tell_layers(const taper_session *s, const append_call *c, const devi
   }
 }
 
+static void note_scales(taper_session *s, const device_batch *b) {
+  const double median = s->model->device->facts.scale_median, limit = model_scale_limit(s->model);
+  for (uint32_t r = 0; s->scale && r < b->rows; r++) {
+    session_scale *k = &s->scale[s->slot[r]];
+    k->last = (double)s->scales[r] / median;
+    if (k->last > k->peak && k->peak <= limit) k->peak_at = (uint32_t)s->pos[r];
+    if (k->last > k->peak) k->peak = k->last;
+  }
+}
+
 static taper_status undo(taper_session *s, const append_call *c, const device_batch *b, taper_status status,
                          taper_error *error) {
   device *d = s->model->device;
-  for (size_t i = 0; i < c->count; i++) { d->ops->state_scrub(d, s->state, c->entries[i].seq); }
+  for (size_t i = 0; i < c->count; i++) {
+    d->ops->state_scrub(d, s->state, c->entries[i].seq);
+    if (s->scale) s->scale[c->entries[i].seq] = (session_scale){0};
+  }
   if (status != TAPER_NUMERIC) return status;
   const int32_t row = s->out_row[b->bad_row];
   return taper_add_context(error, status, "sequence %d, position %d", s->slot[row], s->pos[row]);
@@ -221,11 +250,15 @@ static taper_status append(taper_session *s, const append_call *c, taper_error *
   TAPER_TRY(check_call(s, c, error));
   device *d = s->model->device;
   device_batch b;
-  for (size_t i = 0; i < c->count; i++) s->reached[c->entries[i].seq] = s->length[c->entries[i].seq];
+  for (size_t i = 0; i < c->count; i++) {
+    s->reached[c->entries[i].seq] = s->length[c->entries[i].seq];
+    if (s->scale) s->scale[c->entries[i].seq] = (session_scale){0};
+  }
   while (next_batch(s, c, &b)) {
     taper_status status = d->ops->run(d, s->state, &b, error);
     if (status != TAPER_OK) return undo(s, c, &b, status, error);
     if (c->on_layer) tell_layers(s, c, &b);
+    note_scales(s, &b);
   }
   for (size_t i = 0; i < c->count; i++) {
     const taper_batch_entry *e = &c->entries[i];

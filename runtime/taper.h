@@ -107,6 +107,7 @@ typedef struct taper_model_info {
   uint64_t weight_bytes;    /* packed weights */
   uint64_t bytes_per_token; /* weight bytes that one decode step reads */
   int32_t end_token;        /* -1: none */
+  double scale_limit;       /* a taper_session_scale_ratio above it is out of range: 3 times 99.9 %; 0: not known */
 } taper_model_info;
 
 TAPER_API void taper_model_get_info(const taper_model *model, taper_model_info *out);
@@ -170,6 +171,14 @@ typedef void (*taper_layer_fn)(void *user, uint32_t layer, size_t position, cons
  */
 TAPER_API taper_status taper_session_append_all(taper_session *session, uint32_t seq, const int32_t *tokens, size_t n,
                                                 float *logits, taper_layer_fn on_layer, void *user, taper_error *error);
+
+/* Without norms a rare token may drive the residual stream out of range, and through attention everything behind it.
+   How large the stream was before the head, at the last token of `seq`, as a ratio to the median in training. 0: not
+   known, since no norm was removed, the weights had no `taper.scale`, or nothing was appended since a rewind. */
+TAPER_API double taper_session_scale_ratio(const taper_session *session, uint32_t seq);
+/* The largest ratio among the tokens of the last append to `seq`; *out_position (may be NULL): of the first one above
+   scale_limit, or of the largest where none is. */
+TAPER_API double taper_session_scale_peak(const taper_session *session, uint32_t seq, uint32_t *out_position);
 
 /* ---- sampling ------------------------------------------------------------------------------------------------------
  */

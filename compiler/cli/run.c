@@ -136,7 +136,12 @@ static int read_prompt(cli *c, const run_own *o, const build_opened *b, cli_ids 
 
 typedef struct run_out {
   cli *c;
-  bool ids_only;
+  bool ids_only, warned;
+  const build_opened *b;
+  const taper_session *session;
+  const cli_ids *prompt;
+  double limit; /* of the residual scale; 0: not watched */
+  int32_t last; /* the id before the one that is told */
   size_t made;
   text text, ids; /* --json */
 } run_out;
@@ -148,8 +153,32 @@ static int on_text(void *user, const char *s, size_t bytes) {
   return 0;
 }
 
+/* Once: the token behind which the stream left its range. The session holds everything but the id that is told now. */
+static void watch_scale(run_out *r) {
+  uint32_t at = 0, held = taper_session_length(r->session, 0);
+  double ratio = taper_session_scale_peak(r->session, 0, &at);
+  if (r->warned || r->limit <= 0 || !(ratio > r->limit) || at >= held) return;
+  int32_t id = at < r->prompt->count ? r->prompt->ids[at] : r->last;
+  char piece[64], word[200];
+  size_t n = 0, used = 0;
+  if (taper_detokenize(r->b->model, &id, 1, piece, sizeof piece, &n, NULL) != TAPER_OK || n > sizeof piece) n = 0;
+  for (size_t i = 0; i < n && used + 8 < sizeof word; i++) {
+    unsigned char b = (unsigned char)piece[i];
+    used += (size_t)text_format(word + used, sizeof word - used, b >= 32 && b < 127 ? "%c" : "\\x%02x", b);
+  }
+  cli_warn(r->c,
+           "token %d%s%.*s%s at position %u drives the residual stream out of range (up to %.1f times its "
+           "median, the limit is %.1f); what follows is not to be relied on: taperc scan --stress finds a --clamp-rows "
+           "for it",
+           id, n ? " ('" : "", (int)used, word, n ? "')" : "", at, ratio, r->limit);
+  r->warned = true;
+  cli_flush(r->c);
+}
+
 static int on_token(void *user, int32_t id) {
   run_out *r = user;
+  watch_scale(r);
+  r->last = id;
   char word[16];
   int n = text_format(word, sizeof word, "%s%d", r->made++ ? "," : "", id);
   if (r->c->json)
@@ -207,7 +236,8 @@ static int generate(cli *c, const run_own *o, const build_opened *b, taper_sessi
   if (!has_text && o->stop_count)
     return cli_fail(c, CLI_WRONG, "%s: the model has no tokenizer, so --stop has no text to look at; leave it out",
                     c->args[0]);
-  run_out r = {.c = c, .ids_only = o->print_tokens};
+  run_out r = {
+      .c = c, .ids_only = o->print_tokens, .b = b, .session = session, .prompt = prompt, .limit = info.scale_limit};
   taper_generation g;
   taper_generation_init(&g);
   g.sampling = o->sampling;

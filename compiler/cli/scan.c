@@ -1,5 +1,5 @@
-#include "compiler/cli/json.h"
 #include "compiler/cli/scan.h"
+#include "compiler/cli/json.h"
 #include "compiler/driver/scan_copy.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@ enum { KEY_DATA = 3000, KEY_STRESS };
 
 static const struct argp_option options[] = {
     {"data", KEY_DATA, "FILE", 0, "text, or ids: NAME.ids (text), NAME.u16, NAME.u32 (little endian)", 0},
-    {"stress", KEY_STRESS, NULL, 0, "also: which ids drive the residual stream out of range, and the clamp that mends it",
-     0},
+    {"stress", KEY_STRESS, NULL, 0,
+     "also: which ids drive the residual stream out of range, and the clamp that mends it", 0},
     {0}};
 
 static int option(cli *c, int key, const char *value) {
@@ -59,6 +59,11 @@ static int write_copy(cli *c, const model_place *place, const build_opened *b, c
   bool writing = status == TAPER_OK;
   if (status == TAPER_OK) status = scan_copy(&m, data, &sample, c->output, &r, &error);
   int bad = status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, writing);
+  if (!bad && !stress->count && sample.high > 10 * sample.median)
+    cli_warn(c,
+             "the residual scale's 99.9 %% is %.1f times its median: the data itself may hold ids that drive it out of "
+             "range; add --stress",
+             sample.high / sample.median);
   if (!bad)
     cli_note(c, "wrote %s: %zu tensors%s, and %zu files beside them", c->output, r.tensors,
              r.seen_kept ? "; the counts of its training stay" : ", with how often the data reads each id",

@@ -201,7 +201,6 @@ static void report_unread(model_loaded *m) {
   weight_set *set = &m->priv->weights;
   size_t cursor = 0;
   for (const weight *w; (w = weights_unconsumed(set, &cursor));) {
-    if (strcmp(w->tensor->name, "taper.scale") == 0) continue; /* of the stream, not of the graph */
     if (is_seen(set, w)) {
       if (!m->seen) m->seen = w->tensor;
       diag_remark(m->priv->sink, "model", false, at_file(m, w->file),

@@ -155,6 +155,18 @@ static taper_status check_params(const model_loaded *m, const plan *p, taper_err
                     m->place.source, p->vocab, p->vocab);
 }
 
+/* What a session watches the stream by: only where a norm is gone that held it. */
+static void add_scale(package_parts *k, const model_loaded *m) {
+  if (!m->norm_removed || m->scale_median <= 0) return;
+  text t = {0};
+  text_puts(&t, m->layer_form ? "std " : "rms ");
+  text_put_double(&t, m->scale_median);
+  text_puts(&t, " ");
+  text_put_double(&t, m->scale_high);
+  if (!t.failed) parts_set(k, "taper.scale", arena_strdup(&k->memory, t.data));
+  text_free(&t);
+}
+
 taper_status build_decode_part(package_parts *k, model_loaded *m, const build_options *options, const char *compiler,
                                diag_sink *sink, decode_part *part, build_result *out, taper_error *error) {
   if (strcmp(m->tokenizer, tokenizer_name(m->tokens.kind)) != 0)
@@ -164,6 +176,7 @@ taper_status build_decode_part(package_parts *k, model_loaded *m, const build_op
                 m->tokenizer);
   TAPER_TRY(build_lower(m, options, sink, &part->plan, error));
   TAPER_TRY(check_params(m, part->plan, error));
+  add_scale(k, m);
   return assemble(k, m, options, compiler, sink, part, out, error);
 }
 

@@ -30,7 +30,7 @@ double runner_log_sum_exp(const float *logits, uint32_t vocab);
 
 /* Evenly spread windows of the data, each alone: all of a short text, about 32,000 positions of a long one. */
 typedef struct runner_sample {
-  double ce; /* mean, nats a position */
+  double ce;           /* mean, nats a position */
   double median, high; /* s(h): median and 99.9 % */
   uint64_t positions;
 } runner_sample;

@@ -99,8 +99,8 @@ static void add_seen(const model_loaded *m, const corpus *data, tensor_list *out
     result->seen_kept = result->seen_kept || weights_find(&m->priv->weights, name);
     if (there) continue;
     size_t rows = (size_t)ir_type_of(module, table).dim[0];
-    out->at[out->count++] = (st_source){
-        .name = name, .dtype = ST_I64, .rank = 1, .shape = {rows}, .data = count_ids(data, rows, a)};
+    out->at[out->count++] =
+        (st_source){.name = name, .dtype = ST_I64, .rank = 1, .shape = {rows}, .data = count_ids(data, rows, a)};
   }
 }
 
@@ -121,8 +121,7 @@ static taper_status write_weights(const model_loaded *m, const corpus *data, con
   add_weights(set, &list);
   add_seen(m, data, &list, out, a);
   const float scale[2] = {(float)sample->median, (float)sample->high};
-  list.at[list.count++] =
-      (st_source){.name = "taper.scale", .dtype = ST_F32, .rank = 1, .shape = {2}, .data = scale};
+  list.at[list.count++] = (st_source){.name = "taper.scale", .dtype = ST_F32, .rank = 1, .shape = {2}, .data = scale};
   out->tensors = list.count;
   return st_write(path, list.at, list.count, metadata, pairs, 64, error);
 }

@@ -256,8 +256,7 @@ static taper_status measure_plain(stress *s, taper_error *error) {
     status = choose_contexts(s, info.context, error);
   }
   if (status == TAPER_OK) status = choose_typical(s, b.model, b.source.layer_form, error);
-  if (status == TAPER_OK)
-    status = measure(s, b.model, b.source.layer_form, r->tokens, r->count, "stress", error);
+  if (status == TAPER_OK) status = measure(s, b.model, b.source.layer_form, r->tokens, r->count, "stress", error);
   if (status == TAPER_OK) {
     find_limit(s);
     s->sample_ce = sample.ce;

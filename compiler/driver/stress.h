@@ -21,13 +21,13 @@ typedef struct stress_try {
 } stress_try;
 
 typedef struct stress_result {
-  bool norm_removed, live_first; /* live_first: a live norm sees the rows first, so no clamp can be given */
-  bool seen_given, scale_given;  /* by the weights; else measured on the data */
-  double median, high;           /* s(h): the calibrated values */
-  runner_sample calm;            /* of the data with the clamp that mends, else as it is */
-  double usual, limit;           /* median of dloss over the ids that were read; what is above the limit is harm */
+  bool norm_removed, live_first;   /* live_first: a live norm sees the rows first, so no clamp can be given */
+  bool seen_given, scale_given;    /* by the weights; else measured on the data */
+  double median, high;             /* s(h): the calibrated values */
+  runner_sample calm;              /* of the data with the clamp that mends, else as it is */
+  double usual, limit;             /* median of dloss over the ids that were read; what is above the limit is harm */
   uint32_t contexts, prefix, next; /* contexts of `prefix` tokens, the id, then `next` tokens are predicted */
-  stress_token *tokens;          /* [count] every id, the most harmful first */
+  stress_token *tokens;            /* [count] every id, the most harmful first */
   size_t count;
   stress_try tries[5]; /* as it is, then falling K, up to the one that mends */
   size_t try_count;

@@ -6,7 +6,7 @@
 hash128 seal_of(const st_pair *pairs, size_t count) {
   static const char *const sealed[] = {"taper.name",      "taper.model",   "taper.gates",    "taper.params",
                                        "taper.tokenizer", "taper.options", "taper.versions", "taper.end_token",
-                                       "taper.for",       "taper.train"};
+                                       "taper.for",       "taper.train",   "taper.scale"};
   text t = {0};
   for (size_t k = 0; k < sizeof sealed / sizeof *sealed; k++)
     for (size_t i = 0; i < count; i++)

@@ -90,6 +90,11 @@ def copy():
         taperc("check", to, source)
         s = json.loads(taperc("scan", to, "--data", os.path.join(source, "model.tmodel"), "--stress", "--json").stdout)["stress"]
         verdict(abs(s["scale_median"] - median) < 1e-6 and {t["id"]: t["seen"] for t in s["tokens"]}[ord("e")] == counts[ord("e")], "copy: scan goes by its numbers")
+        for name, prompt, extra, count in [("names the first", "And Quit", [], 1), ("stays silent", "And the ", [], 0), ("is content with a clamp", "And Quit", ["--clamp-rows=1.5"], 0),
+                                           ("leaves live norms alone", "And Quit", ["--gate", "internal=1", "--gate", "final=1"], 0)]:
+            err = taperc("run", to, "--prompt", prompt, "-n", "20", "--temp", "0", *extra).stderr
+            said = [line for line in err.split("\n") if "drives the residual stream out of range" in line]
+            verdict(len(said) == count and (not said or "token 81 ('Q') at position 4" in said[0]), "guard of run: " + name, err.strip()[-200:] if len(said) != count else "")
         verdict("holds a model already" in taperc("scan", source, "--data", KJV, "-o", to, code=1).stderr, "copy: never over a model")
 
 

@@ -568,6 +568,69 @@ static int teardown(void **state) {
   return 0;
 }
 
+/* Of stream1, in double: `std` is the form of a LayerNorm. */
+static double scale_at(size_t position, bool std) {
+  const double *x = stream1 + position * TOY_D;
+  double mean = 0, square = 0;
+  for (size_t i = 0; i < TOY_D; i++) mean += std ? x[i] / TOY_D : 0;
+  for (size_t i = 0; i < TOY_D; i++) square += (x[i] - mean) * (x[i] - mean) / TOY_D;
+  return sqrt(square);
+}
+
+static void check_scale(const char *form, uint32_t threads, bool std) {
+  toy t = *good;
+  taper_model *m;
+  taper_session *s, *c;
+  taper_model_options o;
+  uint32_t at, first;
+  toy_set(&t, "taper.scale", form);
+  toy_write(&t, toy_path("scale.tpack"));
+  taper_model_options_init(&o);
+  o.threads = threads, o.chunk_rows = 3;
+  assert_int_equal(taper_model_open(toy_path("scale.tpack"), &o, &m, NULL), TAPER_OK);
+  taper_model_info info = {.size = sizeof info};
+  taper_model_get_info(m, &info);
+  assert_true(fabs(info.scale_limit - 3 * 0.75 / 0.5) < 1e-9);
+  s = new_session(m, 2, 0);
+  assert_true(taper_session_scale_ratio(s, 0) == 0 && taper_session_scale_peak(s, 0, &at) == 0);
+  assert_int_equal(taper_session_append(s, 1, line, 11, NULL, NULL), TAPER_OK);
+  assert_true(fabs(taper_session_scale_ratio(s, 1) - scale_at(10, std) / 0.5) < 1e-4);
+  double largest = 0;
+  first = 11;
+  uint32_t largest_at = 0;
+  for (uint32_t i = 0; i < 11; i++) {
+    double ratio = scale_at(i, std) / 0.5;
+    if (ratio > largest) largest = ratio, largest_at = i;
+    if (ratio > info.scale_limit && first == 11) first = i;
+  }
+  assert_true(fabs(taper_session_scale_peak(s, 1, &at) - largest) < 1e-4);
+  assert_int_equal(at, first < 11 ? first : largest_at);
+  assert_true(taper_session_scale_ratio(s, 0) == 0 && taper_session_scale_ratio(s, 2) == 0);
+  assert_int_equal(taper_session_append(s, 1, line + 11, 1, NULL, NULL), TAPER_OK);
+  assert_true(fabs(taper_session_scale_ratio(s, 1) - scale_at(11, std) / 0.5) < 1e-4);
+  assert_int_equal(taper_session_clone(s, &c, NULL), TAPER_OK);
+  assert_true(taper_session_scale_ratio(c, 1) == taper_session_scale_ratio(s, 1));
+  assert_int_equal(taper_session_rewind(s, 1, 4, NULL), TAPER_OK);
+  assert_true(taper_session_scale_ratio(s, 1) == 0 && taper_session_scale_ratio(c, 1) > 0);
+  taper_session_free(s), taper_session_free(c);
+  taper_model_free(m);
+}
+
+static void the_residual_scale_is_watched(void **state) {
+  (void)state;
+  for (uint32_t threads = 1; threads <= 3; threads++) {
+    check_scale("rms 0.5 0.75", threads, false);
+    check_scale("std 0.5 0.75", threads, true);
+  }
+  taper_model *m = open_toy(2, 0); /* a package that says no scale */
+  taper_session *s = new_session(m, 1, 0);
+  assert_int_equal(taper_session_append(s, 0, line, 5, NULL, NULL), TAPER_OK);
+  assert_true(taper_session_scale_ratio(s, 0) == 0 && taper_session_scale_peak(s, 0, NULL) == 0);
+  assert_true(taper_session_scale_ratio(NULL, 0) == 0);
+  taper_session_free(s);
+  taper_model_free(m);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_chunking_gives_the_logits),
@@ -584,6 +647,7 @@ int main(void) {
       cmocka_unit_test(stop_strings_and_end_token),
       cmocka_unit_test(a_seed_replays),
       cmocka_unit_test(sessions_of_one_model_in_many_threads),
+      cmocka_unit_test(the_residual_scale_is_watched),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
