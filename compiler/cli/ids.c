@@ -26,8 +26,9 @@ typedef struct id_room {
   size_t cap;
 } id_room;
 
-static int push_ids(void *user, const int32_t *ids, size_t n) {
+static int push_ids(void *user, const int32_t *ids, size_t n, size_t at) {
   id_room *r = user;
+  (void)at;
   if (n > r->cap - r->ids->count) {
     size_t grown = (r->cap + n) * 2;
     int32_t *p = realloc(r->ids->ids, grown * sizeof *p);

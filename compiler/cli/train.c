@@ -1,5 +1,6 @@
 #include "compiler/cli/train.h"
 #include "compiler/cli/json.h"
+#include "compiler/driver/train_tokenizer.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json_scan.h"
 #include <math.h>
@@ -199,18 +200,40 @@ static void on_progress(void *user, const char *file, uint64_t done, uint64_t al
   cli_progress("tokenize", done, all);
 }
 
+/* A SentencePiece tokenizer that has no file: a resumed run goes on with the one of its checkpoint, a new one learns it
+ * from the data. */
+static int find_tokenizer(train_run *t) {
+  cli *c = t->c;
+  model_loaded *m = &t->job.model;
+  taper_error error = {0};
+  model_place place = {0};
+  if (strcmp(m->tokenizer, tokenizer_name(m->tokens.kind)) == 0) return CLI_OK;
+  bool resumed = t->o->resume && model_locate(c->output, &c->memory, c->sink, &place, &error) == TAPER_OK &&
+                 place.kind == MODEL_CHECKPOINT;
+  const char *path = resumed ? arena_printf(&c->memory, "%s/" TOKENIZER_FILE, place.folder) : NULL;
+  taper_status status;
+  if (path) {
+    status = model_set_tokenizer(m, path, &error);
+  } else {
+    cli_note(c, "the tokenizer comes from the data: learned by spm_train, or kept beside it");
+    cli_flush(c);
+    status = train_tokenizer(m, t->o->data, t->o->data_count, c->sink, &error);
+  }
+  return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
+}
+
 static int open_data(train_run *t) {
   cli *c = t->c;
   double vocab = 0;
-  tokenizer tokens = {0};
   taper_error error = {0};
   ir_module_param(t->job.model.module, "vocab", &vocab);
-  tokenizer_find(t->job.model.tokenizer, &tokens.kind);
+  int bad = find_tokenizer(t);
+  if (bad) return bad;
   const corpus_options data = {.files = t->o->data,
                                .file_count = t->o->data_count,
                                .val = t->o->val,
                                .val_fraction = t->o->val_fraction,
-                               .tokenizer = &tokens,
+                               .tokenizer = &t->job.model.tokens,
                                .vocab = (uint32_t)vocab,
                                .window = t->recipe.sequence,
                                .keep_tokens = true,

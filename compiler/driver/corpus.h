@@ -43,6 +43,9 @@ uint64_t corpus_text_bytes(const corpus *c);
    compares it. 32 hex digits. */
 const char *corpus_key(const corpus *c);
 
+/* Whether a file of that name holds text. */
+bool corpus_is_text(const char *path);
+
 /* The first id of a training window of `length` inputs (and one more, the last target) out of `count` ids: drawn evenly
    from all count - length places, with replacement, by Philox (purpose PHILOX_DATA). A pure function of its arguments:
    a resumed run draws what an uninterrupted one draws. */

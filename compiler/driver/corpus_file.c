@@ -27,6 +27,11 @@ static data_kind kind_of(const char *path, uint32_t *out_width) {
   return DATA_TEXT;
 }
 
+bool corpus_is_text(const char *path) {
+  uint32_t width;
+  return kind_of(path, &width) == DATA_TEXT;
+}
+
 /* The bytes of a file: mapped, or read where it is a pipe. */
 static taper_status get_bytes(corpus_file *f, const char *path, const char **out_data, size_t *out_size,
                               taper_error *error) {
@@ -87,18 +92,49 @@ static taper_status open_llm_c(corpus_file *f, const char *data, size_t size, ta
 
 /* ---- ids that are made ---- */
 
+/* A sink that tells how far it is. */
+typedef struct making {
+  const corpus_file *f;
+  const corpus_options *o;
+  size_t size;
+  tokenizer_sink put;
+  void *put_user;
+} making;
+
+static int put_and_tell(void *user, const int32_t *ids, size_t n, size_t at) {
+  const making *m = user;
+  if (m->o->progress) m->o->progress(m->o->user, m->f->path, at, m->size);
+  return m->put(m->put_user, ids, n, at);
+}
+
+static making begin(const void *user, size_t size, tokenizer_sink put, void *put_user) {
+  making m = *(const making *)user;
+  m.size = size, m.put = put, m.put_user = put_user;
+  return m;
+}
+
+static void told_all(const making *m) {
+  if (m->o->progress) m->o->progress(m->o->user, m->f->path, m->size, m->size);
+}
+
 static taper_status make_list(void *user, const char *data, size_t size, tokenizer_sink put, void *put_user,
                               taper_error *error) {
-  const corpus_file *f = user;
+  making m = begin(user, size, put, put_user);
+  const corpus_file *f = m.f;
   id_list_error e;
-  if (id_list_parse(data, size, put, put_user, &e)) return TAPER_OK;
+  bool ok = id_list_parse(data, size, put_and_tell, &m, &e);
+  told_all(&m);
+  if (ok) return TAPER_OK;
   if (e.fault == ID_LIST_STOPPED) return TAPER_FAIL(error, TAPER_STOPPED, "stopped");
   return TAPER_FAIL(error, TAPER_INVALID, "%s: byte %zu: %s", f->path, e.at, e.message);
 }
 
 static taper_status make_text(void *user, const char *data, size_t size, tokenizer_sink put, void *put_user,
                               taper_error *error) {
-  return tokenizer_stream(user, data, size, 0, put, put_user, error);
+  making m = begin(user, size, put, put_user);
+  taper_status status = tokenizer_stream(m.o->tokenizer, data, size, 0, put_and_tell, &m, error);
+  told_all(&m);
+  return status;
 }
 
 static hash128 key_of(const char *data, size_t size, const char *with) {
@@ -115,9 +151,9 @@ static taper_status open_made(corpus_file *f, const char *path, const corpus_opt
   bool is_text = kind == DATA_TEXT;
   uint32_t ids = is_text ? tokenizer_vocab(o->tokenizer) : UINT32_MAX, width = ids <= 65536 ? 2 : 4;
   f->key = key_of(data, size, is_text ? tokenizer_key(o->tokenizer) : "list");
-  taper_status status =
-      corpus_tokens(f->ids.memory ? NULL : path, f->key, width, o->keep_tokens, data, size,
-                    is_text ? make_text : make_list, is_text ? (void *)(uintptr_t)o->tokenizer : f, sink, &made, error);
+  making m = {.f = f, .o = o};
+  taper_status status = corpus_tokens(f->ids.memory ? NULL : path, f->key, width, o->keep_tokens, data, size,
+                                      is_text ? make_text : make_list, &m, sink, &made, error);
   corpus_file_close(f);
   if (status == TAPER_OK) f->ids = made;
   return status;

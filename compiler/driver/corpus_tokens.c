@@ -55,8 +55,9 @@ static taper_status pack_memory(packer *p, const uint8_t *bytes, size_t n) {
   return TAPER_OK;
 }
 
-static int pack(void *user, const int32_t *ids, size_t n) {
+static int pack(void *user, const int32_t *ids, size_t n, size_t at) {
   packer *p = user;
+  (void)at;
   uint8_t bytes[4 * 1024];
   while (n && p->status == TAPER_OK) {
     size_t piece = n < 1024 ? n : 1024;

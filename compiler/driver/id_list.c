@@ -29,7 +29,7 @@ static bool parse_id(const char *s, size_t at, size_t end, int32_t *out, id_list
   return true;
 }
 
-bool id_list_parse(const char *s, size_t n, int (*put)(void *, const int32_t *, size_t), void *user,
+bool id_list_parse(const char *s, size_t n, int (*put)(void *, const int32_t *, size_t, size_t), void *user,
                    id_list_error *out_error) {
   int32_t ids[PIECE];
   size_t held = 0, all = 0;
@@ -49,7 +49,7 @@ bool id_list_parse(const char *s, size_t n, int (*put)(void *, const int32_t *, 
     while (end < n && !is_gap(s[end]) && s[end] != ',') end++;
     if (!parse_id(s, i, end, &ids[held], out_error)) return false;
     held++, all++;
-    if (held == PIECE && put(user, ids, held) != 0) return fail(out_error, ID_LIST_STOPPED, i, "stopped", "");
+    if (held == PIECE && put(user, ids, held, end) != 0) return fail(out_error, ID_LIST_STOPPED, i, "stopped", "");
     held %= PIECE;
     comma = false, i = end;
   }
@@ -57,6 +57,6 @@ bool id_list_parse(const char *s, size_t n, int (*put)(void *, const int32_t *, 
   if (comma)
     return fail(out_error, ID_LIST_COMMA, n, "an id is missing beside a comma; give whole numbers separated by commas",
                 "");
-  if (held && put(user, ids, held) != 0) return fail(out_error, ID_LIST_STOPPED, n, "stopped", "");
+  if (held && put(user, ids, held, n) != 0) return fail(out_error, ID_LIST_STOPPED, n, "stopped", "");
   return true;
 }

@@ -21,8 +21,8 @@ typedef struct id_list_error {
   char message[160];
 } id_list_error;
 
-/* Gives the ids of s[0..n) to `put` in pieces; not 0 from it stops. False: *out_error says what is wrong. */
-bool id_list_parse(const char *s, size_t n, int (*put)(void *user, const int32_t *ids, size_t n), void *user,
+/* Gives the ids of s[0..n) to `put` in pieces (`at`: bytes read so far); not 0 from it stops. False: *out_error says what is wrong. */
+bool id_list_parse(const char *s, size_t n, int (*put)(void *user, const int32_t *ids, size_t n, size_t at), void *user,
                    id_list_error *out_error);
 
 #endif

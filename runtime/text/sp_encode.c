@@ -23,7 +23,7 @@ void sp_drop(sp_encoder *e, size_t n) {
 }
 
 static bool flush(sp_encoder *e) {
-  if (e->out_count && e->sink(e->user, e->out, e->out_count) != 0)
+  if (e->out_count && e->sink(e->user, e->out, e->out_count, e->before + e->source.at) != 0)
     e->status = TAPER_FAIL(e->error, TAPER_STOPPED, "the receiver of the ids stopped");
   e->out_count = 0;
   return e->status == TAPER_OK;
@@ -48,7 +48,9 @@ bool sp_emit(sp_encoder *e, const char *s, size_t n, int32_t id) {
 }
 
 /* One text between special symbols. */
-static void encode_part(sp_encoder *e, const char *text, size_t n) {
+static void encode_part(sp_encoder *e, const char *whole, size_t begin, size_t n) {
+  const char *text = whole + begin;
+  e->before = begin;
   e->source = (sp_normalizing){.n = &e->m->normalizer, .a = e->a, .text = text, .size = n};
   e->source.done = n == 0;
   e->window.size = e->safe = 0;
@@ -69,11 +71,11 @@ static void encode_with_control(sp_encoder *e, const char *text, size_t n) {
       i++;
       continue;
     }
-    if (i > begin) encode_part(e, text + begin, i - begin);
+    if (i > begin) encode_part(e, text, begin, i - begin);
     if (e->status == TAPER_OK) put_id(e, id);
     begin = i += k;
   }
-  if (begin < n && e->status == TAPER_OK) encode_part(e, text + begin, n - begin);
+  if (begin < n && e->status == TAPER_OK) encode_part(e, text, begin, n - begin);
 }
 
 taper_status sp_stream(const sp_model *m, const char *text, size_t n, unsigned flags, tokenizer_sink sink, void *user,
@@ -83,7 +85,7 @@ taper_status sp_stream(const sp_model *m, const char *text, size_t n, unsigned f
   if (flags & TOKENIZER_PARSE_SPECIAL)
     encode_with_control(&e, text, n);
   else
-    encode_part(&e, text, n);
+    encode_part(&e, text, 0, n);
   if (e.status == TAPER_OK) flush(&e);
   memory_free(e.a, e.window.data);
   return e.status;

@@ -146,6 +146,7 @@ typedef struct sp_encoder {
   const sp_model *m;
   const taper_allocator *a;
   sp_normalizing source;
+  size_t before;   /* bytes of the text before the part that is encoded */
   sp_bytes window; /* normalised text, from the first byte that is not encoded yet */
   size_t safe;     /* bytes of it that stay */
   bool last;       /* the window reaches to the end of the text */

@@ -42,7 +42,7 @@ static taper_status stream_bytes(const char *text, size_t n, tokenizer_sink sink
   for (size_t at = 0; at < n;) {
     size_t count = 0;
     while (count < sizeof ids / sizeof *ids && at < n) ids[count++] = (uint8_t)text[at++];
-    if (sink(user, ids, count) != 0) return TAPER_FAIL(error, TAPER_STOPPED, "the receiver of the ids stopped");
+    if (sink(user, ids, count, at) != 0) return TAPER_FAIL(error, TAPER_STOPPED, "the receiver of the ids stopped");
   }
   return TAPER_OK;
 }
@@ -62,8 +62,9 @@ typedef struct memory_sink {
   size_t cap, count;
 } memory_sink;
 
-static int to_memory(void *user, const int32_t *ids, size_t n) {
+static int to_memory(void *user, const int32_t *ids, size_t n, size_t at) {
   memory_sink *m = user;
+  (void)at;
   size_t room = m->cap > m->count ? m->cap - m->count : 0;
   if (room) memcpy(m->ids + m->count, ids, (n < room ? n : room) * sizeof *ids);
   m->count += n;

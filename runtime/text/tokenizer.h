@@ -39,8 +39,8 @@ enum {
   TOKENIZER_PARSE_SPECIAL = 2 /* control symbols in the text are tokens, not text */
 };
 
-/* Takes ids in order, n at a time; not 0: no more of them. */
-typedef int (*tokenizer_sink)(void *user, const int32_t *ids, size_t n);
+/* Takes ids in order, n at a time; not 0: no more of them. `at`: bytes of the text that were read so far. */
+typedef int (*tokenizer_sink)(void *user, const int32_t *ids, size_t n, size_t at);
 /* The whole text, in time about linear in n. Bytes: id = byte, NUL included. TAPER_STOPPED where the sink refused. */
 taper_status tokenizer_stream(const tokenizer *t, const char *text, size_t n, unsigned flags, tokenizer_sink sink,
                               void *user, taper_error *error);
