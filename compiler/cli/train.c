@@ -324,7 +324,10 @@ static int resume(train_run *t) {
   status = train_put_event(t, t->info.step, "checkpoint", &error);
   if (status == TAPER_OK && t->info.step < t->recipe.steps) status = train_put_event(t, t->info.step, "resume", &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, true);
-  cli_note(c, "%s: goes on after step %llu", folder, (unsigned long long)t->info.step);
+  if (t->info.step < t->recipe.steps)
+    cli_note(c, "%s: goes on after step %llu", folder, (unsigned long long)t->info.step);
+  else
+    cli_note(c, "%s: the run is complete; nothing is left to do", folder);
   return CLI_OK;
 }
 
@@ -419,7 +422,7 @@ static int run(cli *c) {
     train_watch_signals();
     bad = train_loop(&t);
   }
-  if (!bad) train_stress(&t);
+  if (!bad && t.last.size) train_stress(&t); /* of a run that did something */
   if (!bad) put_result(&t);
   taper_trainer_free(t.trainer);
   corpus_close(t.data);

@@ -64,9 +64,9 @@ def same(name, a, b):
     cli.report(name, a != b and "%r is not %r" % (a, b))
 
 
-def train(name, at, args, code=0, stderr=None, **keywords):
+def train(name, at, args, code=0, stderr=None, stress=False, **keywords):
     keywords.setdefault("env", at.env)
-    return cli.expect(name, ["train"] + args + ["-t", "2"], code, stderr, **keywords)
+    return cli.expect(name, ["train"] + args + ["-t", "2"] + ([] if stress else ["--no-stress"]), code, stderr, **keywords)
 
 
 TINY = ["--steps", "6", "--batch", "2", "--seq", "16", "--lr", "1e-3", "--seed", "3"]
@@ -111,7 +111,7 @@ def refusals(at):
 def layout(at):
     run = at("run")
     args = [at("tiny.tmodel"), "--data", at("text.txt"), "-o", run, "--variant", "all-aux", "--warmup", "2", "--eval-every", "3", "--checkpoint-every", "2"] + TINY
-    out, err = train("a run", at, args, 0)
+    out, err = train("a run", at, args, 0, "stress verdict: ", stress=True)
     cli.report("its result", not re.search(rb"^steps +6\n.*checkpoint +.*checkpoint-6$", out.strip(), re.S) and repr(out))
     lines = steps(run)
     same("a line a step", [m["step"] for m in lines], [1, 2, 3, 4, 5, 6])
@@ -170,14 +170,14 @@ def resumes(at):
             shutil.rmtree(os.path.join(run, "checkpoint-%d" % later))
         with open(os.path.join(run, "metrics.jsonl"), "a") as f:
             f.write('{"step": 13, "lo')
-        train("resumed after step %d" % k, at, args + [run, "--resume"], 0, "checkpoint-%d: note: goes on after step %d" % (k, k))
+        train("resumed after step %d" % k, at, args + [run, "--resume"], 0, "checkpoint-%d: goes on after step %d" % (k, k))
         same("the same metrics after %d" % k, strip(metrics(run)), strip(metrics(whole)))
         same("the resume is told after %d" % k, events(run).count((k, "resume")), 1)
         a, b = contents(os.path.join(run, "checkpoint-12")), contents(os.path.join(whole, "checkpoint-12"))
         cli.report("the same weights and moments after %d" % k, [f for f in b if a.get(f) != b[f]])
     run = at("done")
     shutil.copytree(whole, run)
-    train("a finished run", at, args + [run, "--resume"])
+    train("a finished run", at, args + [run, "--resume"], 0, "checkpoint-12: the run is complete")
     same("nothing is added", strip(metrics(run)), strip(metrics(whole)))
 
 
@@ -226,13 +226,13 @@ def edges(at):
 def starts(at):
     """A live norm becomes a taper norm with gate 1: nothing changes but the source."""
     live = cli.write_model(at("live"), source=LIVE, items={k: v for k, v in cli.tensors().items() if "taper" not in k}, metadata={})
-    args = ["--data", at("text.txt"), "--steps", "1", "--batch", "1", "--seq", "8", "--lr", "1e-38", "--warmup", "1", "--variant", "all"]
+    args = ["--data", at("text.txt"), "--steps", "2", "--batch", "1", "--seq", "8", "--lr", "1e-38", "--warmup", "2", "--checkpoint-every", "1", "--variant", "all"]
     train("--init", at, [at("live.tmodel"), "--init", live, "-o", at("converted")] + args, 0, "3 live norms became taper norms")
-    cli.expect("logits bit-equal", ["check", live, at("converted"), "--json"], 0, stdout=re.compile(rb'"max_abs": 0,'), env=at.env)
+    cli.expect("logits bit-equal", ["check", live, at("converted", "checkpoint-1"), "--json"], 0, stdout=re.compile(rb'"max_abs": 0,'), env=at.env)
     train("a folder starts from its weights", at, [live, "-o", at("own")] + args, 0, None)
     cli.report("and says so", "starts from the weights of" not in open(at("own", "log.txt")).read())
     train("a tapered source from live weights", at, [at("tiny.tmodel"), "--init", os.path.join(live, "weights.safetensors"), "-o", at("plain")] + args)
-    cli.expect("logits bit-equal again", ["check", live, at("plain"), "--json"], 0, stdout=re.compile(rb'"max_abs": 0,'), env=at.env)
+    cli.expect("logits bit-equal again", ["check", live, at("plain", "checkpoint-1"), "--json"], 0, stdout=re.compile(rb'"max_abs": 0,'), env=at.env)
     done = cli.write_model(at("tapered"), gates={"internal": 0, "final": 0})
     train("weights whose gates are 0 cannot taper again", at, [done, "-o", at("again")] + args, 1, "gate 'internal' is 0 in the weights, and a schedule begins at 1")
     train("but go on without norms", at, [done, "-o", at("on"), "--variant", "baseline"] + args[:-2])
