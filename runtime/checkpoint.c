@@ -285,7 +285,7 @@ static taper_status folder_error(const char *path, const char *what, taper_error
 static void remove_folder(const char *path) {
   DIR *d = opendir(path);
   for (struct dirent *e; d && (e = readdir(d));) {
-    char *file = strcmp(e->d_name, ".") && strcmp(e->d_name, "..") ? checkpoint_path(path, e->d_name) : NULL;
+    char *file = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 ? checkpoint_path(path, e->d_name) : NULL;
     if (file) (void)unlink(file);
     free(file);
   }

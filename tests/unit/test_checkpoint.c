@@ -242,8 +242,8 @@ static void full_disks_lose_nothing(void **state) {
   taper_trainer_free(fresh);
 }
 
-/* Trains and saves for ever, in a process of its own. */
-static void save_for_ever(const char *run) {
+/* Trains and saves for ever, in a process of its own; a byte to `ready` before or after the first save. */
+static void save_for_ever(const char *run, int ready, bool before) {
   for (;;) {
     taper_trainer *t = NULL;
     taper_trainer_options o;
@@ -254,7 +254,9 @@ static void save_for_ever(const char *run) {
       int32_t tokens[IDS], targets[IDS];
       tt_batch(&base, k, tokens, targets);
       if (taper_trainer_step(t, tokens, targets, NULL, NULL) != TAPER_OK) _exit(8);
+      if (before && write(ready, "x", 1) != 1) _exit(6);
       if (taper_trainer_save(t, run, NULL, NULL) != TAPER_OK) _exit(7);
+      if (!before && write(ready, "x", 1) != 1) _exit(6);
     }
     taper_trainer_free(t);
   }
@@ -271,13 +273,19 @@ static void kills_leave_whole_checkpoints(void **state) {
   for (int k = 0; k < kills; k++) {
     uint32_t x[4];
     philox4x32(3, PHILOX_CHECK, 0, 0, (uint32_t)k, x);
+    int ready[2];
+    char byte;
+    assert_int_equal(pipe(ready), 0);
     fflush(NULL);
     const pid_t child = fork();
-    if (child == 0) save_for_ever(run);
-    nanosleep(&(struct timespec){0, 20000000 + (long)(x[0] % 60000000)}, NULL);
+    if (child == 0) save_for_ever(run, ready[1], k % 2 == 1);
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    nanosleep(&(struct timespec){0, (long)(x[0] % 60000000)}, NULL);
     kill(child, SIGKILL);
     int how;
     waitpid(child, &how, 0);
+    close(ready[0]);
     assert_true(WIFSIGNALED(how));
     DIR *d = opendir(run);
     for (struct dirent *x1; d && (x1 = readdir(d));) {
