@@ -18,7 +18,7 @@ def command_lines(m):
     yield "unknown command", ["complie"], 2, "unknown command 'complie'; did you mean 'compile'\\?"
     yield "far command", ["xyzzy"], 2, "unknown command 'xyzzy'; taperc --help"
     yield "option before the command", ["-v", "run"], 2, "before the command"
-    for later in ("import", "export", "report"):
+    for later in ("import", "export"):
         yield later + " later", [later, "x"], 2, NOT_BUILT
     yield "unknown option", ["run", m, "--promt", "x"], 2, "unknown option '--promt'; did you mean '--prompt'\\?"
     yield "unknown short option", ["run", m, "-q"], 2, "unknown option '-q'"
