@@ -182,16 +182,10 @@ static taper_status check_lists(const table *c, taper_error *error) {
 
 /* What every step reads. */
 static taper_status check_needs(const taper_train_image *t, taper_error *error) {
-  static const char *const losses[] = {[TAPER_TRAIN_WARM] = "ce",
-                                       [TAPER_TRAIN_TAPER] = "ce",
-                                       [TAPER_TRAIN_ZERO] = "ce",
-                                       [TAPER_TRAIN_EVAL] = "ce",
-                                       [TAPER_TRAIN_PROGRAMS - 1] = NULL};
   CHECK(t->programs[TAPER_TRAIN_PACK].stage_count > 0 || t->pack_count == 0, "it has no program that packs" DAMAGED);
-  for (uint32_t i = 0; i < TAPER_TRAIN_PROGRAMS; i++) {
-    if (!losses[i] || t->programs[i].stage_count == 0) continue;
-    CHECK(train_image_result(t, i, losses[i]) != TAPER_ABI_NONE, "program %u has no result '%s'" DAMAGED, i, losses[i]);
-  }
+  for (uint32_t i = TAPER_TRAIN_WARM; i <= TAPER_TRAIN_EVAL; i++)
+    CHECK(t->programs[i].stage_count == 0 || train_image_result(t, i, "ce") != TAPER_ABI_NONE,
+          "program %u has no result 'ce'" DAMAGED, i);
   CHECK(t->anchor_target == TAPER_ABI_NONE || is_scalar(t, t->anchor_target), "its anchor is no scalar" DAMAGED);
   CHECK(t->table == TAPER_ABI_NONE ||
             (t->table < t->param_count && t->params[t->table].rank == 2 && t->params[t->table].dim[0] == t->vocab),

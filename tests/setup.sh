@@ -4,7 +4,7 @@
 set -eu
 part=${1:-build}
 build='gcc make flex bison libjansson-dev uthash-dev libxxhash-dev libc6-dev scdoc gnuplot-nox'
-check="$build ca-certificates g++ clang-14 clang libclang-rt-14-dev clang-format-14 clang-tidy-14 cppcheck llvm-14-tools python3-psutil libcmocka-dev python3-venv graphviz gcovr pkg-config locales-all"
+check="$build ca-certificates g++ clang-14 clang libclang-rt-14-dev clang-format-14 clang-tidy-14 cppcheck llvm-14-tools python3-psutil libcmocka-dev libdnnl2 python3-venv graphviz gcovr pkg-config locales-all"
 case $part in
   build) want=$build ;;
   check) want=$check ;;
