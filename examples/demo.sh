@@ -6,7 +6,7 @@ export LC_ALL=C
 B=${1:-build/release}
 T=$B/taperc
 W=$B/demo
-STEPS=${DEMO_STEPS:-1000}
+STEPS=${DEMO_STEPS:-1500}
 rm -rf "$W"
 mkdir -p "$W"
 json() { sed -n 's/.*"'"$1"'": *\(-\{0,1\}[0-9.e+-]*\).*/\1/p' | head -1; }
