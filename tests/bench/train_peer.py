@@ -60,7 +60,7 @@ def main():
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        float(loss)
+        loss.item()
         return time.perf_counter() - start
 
     for i in range(4):

@@ -1,9 +1,12 @@
 #!/usr/bin/python3
 """The recipes: each compiles, those of one kind differ where they should, each trains a few steps at a tiny size."""
 import glob
+import json
 import os
 import re
+import struct
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import lib_cli as cli  # noqa: E402
@@ -33,6 +36,39 @@ def taperln():
     cli.report("the four bodies are one", "" if len(set(bodies.values())) == 1 else "they differ")
 
 
+TINY = ["-D", "vocab=257", "-D", "d=20", "-D", "layers=2", "-D", "heads=5", "-D", "context=12", "--batch", "2", "--seq", "12", "--accumulate", "1", "-t", "1"]
+RUNS = [  # recipe, steps, options, gates at the end; a few steps behind the last taper
+    ("pretrain", 6, ["--variant", "baseline"], {"internal": 1, "final": 1}), ("pretrain", 6, ["--variant", "internal"], {"internal": 0, "final": 1}),
+    ("pretrain", 6, ["--variant", "internal-aux"], {"internal": 0, "final": 1}), ("pretrain", 6, ["--variant", "final"], {"internal": 1, "final": 0}),
+    ("pretrain", 6, ["--variant", "all"], {"internal": 0, "final": 0}), ("pretrain", 6, ["--variant", "all-aux"], {"internal": 0, "final": 0}),
+    ("pretrain", 6, [], {"internal": 0, "final": 1}), ("taperln-s", 102, [], {"internal": 0, "final": 0}), ("taperln-m", 202, [], {"internal": 0, "final": 0}),
+    ("taperln-l", 502, [], {"internal": 0, "final": 0}), ("taperln-xl", 702, [], {"internal": 0, "final": 0}),
+    ("taperln-s", 102, ["--variant", "internal"], {"internal": 0, "final": 1}), ("fakeln", 50, [], {"attn": [0, 0], "mlp": [0, 0], "final": 0}), ("dyt", 6, [], {}),
+    ("gpt2-small", 10, [], {"internal": 0, "final": 0}),
+]
+
+
+def trains(root):
+    """Each recipe at a tiny size, to the end of its tapers; the checkpoint is a model for the other commands."""
+    data = os.path.join(root, "ids.u16")
+    with open(data, "wb") as f:
+        f.write(b"".join(struct.pack("<H", int((x + 0.5) * 257) % 257) for x in cli.floats(2000, 1)))
+    for i, (name, steps, options, gates) in enumerate(RUNS):
+        what = " ".join([name] + options) + " trains"
+        out = os.path.join(root, "run%d" % i)
+        code, _, err = cli.run(["train", os.path.join(RECIPES, name + ".tmodel"), "--data", data, "-o", out, "--steps", steps] + TINY + options, seconds=300)
+        if code:
+            cli.report(what, "exit %d: %s" % (code, err.strip()[-500:]))
+            continue
+        lines = [x for x in map(json.loads, open(os.path.join(out, "metrics.jsonl"))) if "loss" in x]
+        left = [x for x in lines if not x["loss"] < 30]
+        if len(lines) != steps or left or lines[-1]["g"] != gates:
+            cli.report(what, "%d steps, odd losses %r, gates %r, not %r" % (len(lines), left[:1], lines[-1]["g"], gates))
+            continue
+        code, _, err = cli.run(["logits", out, "--tokens", "1,2,256", "-o", os.path.join(root, "l.safetensors")])
+        cli.report(what, "" if code == 0 else "its checkpoint is no model: exit %d: %s" % (code, err.strip()[-500:]))
+
+
 def main():
     files = sorted(glob.glob(os.path.join(RECIPES, "*.tmodel")))
     cli.report("recipes are there", "" if len(files) >= 8 else "%d of them" % len(files))
@@ -43,6 +79,8 @@ def main():
         cli.report("%s compiles" % name, "" if code == 0 and not err.strip() else "exit %d: %s" % (code, err[-400:]))
         cli.report("%s is in the README" % name, "" if name in readme or name.startswith("taperln") and "`-%s`" % name[8:] in readme else "it is not")
     taperln()
+    with tempfile.TemporaryDirectory() as root:
+        trains(root)
 
 
 main()

@@ -21,7 +21,7 @@ class Value:
 
 
 def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
+    return np.exp(-np.logaddexp(x.dtype.type(0), -x))
 
 
 def gelu_tanh(x):
@@ -121,7 +121,7 @@ class Pass:
             k = (h * gamma)
             power = (k * k).sum(-1, keepdims=True)
             self.statistics[name] = (self.mean(power / s), self.mean(power), self.mean(s))
-        factor = t((1 - g)) * p[name + ".taper_c"][0] if taper else t(0)
+        factor = t(1 - g) * p[name + ".taper_c"][0] if taper and g != 1 else t(0)
         y = live if g == 1 else factor * h * p[name + ".taper_weight"] if g == 0 else t(g) * live + factor * h * p[name + ".taper_weight"]
         y = Value(y + p[name + ".bias"] if ln else y)
 
@@ -177,7 +177,8 @@ class Pass:
         s = cap * th if cap else s
         i, j = np.arange(T)[:, None], np.arange(T)[None]
         seen = (j <= i) & ((j > i - c["window"]) if c["window"] else True)
-        e = np.where(seen, np.exp(s - np.where(seen, s, -np.inf).max(-1, keepdims=True)), 0)
+        s = np.where(seen, s, t(-np.inf))
+        e = np.exp(s - s.max(-1, keepdims=True))
         a = e / e.sum(-1, keepdims=True)
         y = Value(np.einsum("bkgts,bskd->btkgd", a, v.d, optimize=True).reshape(B, T, -1))
 
@@ -333,7 +334,7 @@ class Trainer:
 
     def gates(self, k):
         out = {}
-        for gate in ("internal", "final") if self.c["taper"] else ():
+        for gate in sorted({g for g, _ in self.norms.values()}):
             array = gate == "internal" and self.c["gate_array"]
             out[gate] = [self.gate(gate, i, k) for i in range(self.c["layers"])] if array else self.gate(gate, 0, k)
         return out
@@ -342,21 +343,20 @@ class Trainer:
         return [self.start_of(*g) for g in self.norms.values() if self.start_of(*g) is not None]
 
     def lr(self, k):
-        """Of step k = 1..N: linear rise over `warmup` steps, then to `floor` of the peak at step N."""
+        """Of step k = 1..N: linear rise over `warmup` steps, then on its way to `floor` of the peak, which the step after the last would have."""
         r = self.r
         if k <= r["warmup"]:
             return r["lr"] * k / r["warmup"]
-        left = r["steps"] - r["warmup"]
-        x = (k - r["warmup"]) / left
+        x = (k - 1 - r["warmup"]) / (r["steps"] - r["warmup"])
         share = {"cosine": (1 + math.cos(math.pi * x)) / 2, "linear": 1 - x, "constant": 1.0}[r["schedule"]]
         return r["lr"] * (share if r["schedule"] == "constant" else r["floor"] + (1 - r["floor"]) * share)
 
     # tapernorm.md 2 and 4
     def observe(self, statistics, scale):
-        """One EMA step of every norm whose gate has not started."""
+        """One EMA step of every norm whose gate has not started; step 0 stands for the batches before the first, for gates that start there."""
         for name, (gate, index) in self.norms.items():
             start = self.start_of(gate, index)
-            if start is None or self.k > start or name in self.c_of:
+            if start is None or self.k > start or name in self.c_of or self.k == 0 and start != 0:
                 continue
             m = self.r["gates"][gate]["ema"]
             old, n = self.ema.get(name, (0.0, 0.0, 0.0)), self.seen.get(name, 0)
@@ -458,13 +458,15 @@ def check_gradients(c, weights, gates, tokens, targets, anchor=0.1, s_tgt=0.7, s
     r, worst = np.random.default_rng(seed), 0.0
     for name, g in grad.items():
         direction = r.standard_normal(g.shape)
-        at, h = p[name], 1e-5 / max(1.0, float(np.abs(direction).max()))
-        p[name] = at + h * direction
-        up = loss()
-        p[name] = at - h * direction
-        down = loss()
-        p[name] = at
-        numeric, exact = (up - down) / (2 * h), float((g * direction).sum())
+        exact = float((g * direction).sum())
         size = float(np.sqrt((g * g).sum() * (direction * direction).sum() / g.size)) + floor
-        worst = max(worst, abs(numeric - exact) / size)
+        at, errors = p[name], []
+        for h in (1e-5, 1e-6, 1e-7):  # the best of three: truncation against rounding
+            h /= max(1.0, float(np.abs(direction).max()))
+            p[name] = at + h * direction
+            up = loss()
+            p[name] = at - h * direction
+            errors.append(abs((up - loss()) / (2 * h) - exact) / size)
+        p[name] = at
+        worst = max(worst, min(errors))
     return worst
