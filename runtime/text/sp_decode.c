@@ -47,6 +47,7 @@ typedef struct decoding {
 } decoding;
 
 static bool put(decoding *d, const char *s, size_t n) {
+  if (n == 0) return true;
   if (!sp_reserve(d->a, &d->text, n)) return false;
   memcpy(d->text.data + d->text.size, s, n);
   d->text.size += n;
@@ -99,7 +100,7 @@ static bool decode(decoding *d, const int32_t *ids, size_t n) {
     bytes_from = i + 1;
     if (ok) ok = put_piece(d, ids[i], at_begin, &seen);
   }
-  return ok && put_bytes(d, ids + bytes_from, n - bytes_from);
+  return ok && (n == bytes_from || put_bytes(d, ids + bytes_from, n - bytes_from));
 }
 
 taper_status sp_decode(const sp_model *m, const int32_t *ids, size_t n,

@@ -49,7 +49,7 @@ bool sp_emit(sp_encoder *e, const char *s, size_t n, int32_t id) {
 
 /* One text between special symbols. */
 static void encode_part(sp_encoder *e, const char *whole, size_t begin, size_t n) {
-  const char *text = whole + begin;
+  const char *text = n ? whole + begin : whole;
   e->before = begin;
   e->source = (sp_normalizing){.n = &e->m->normalizer, .a = e->a, .text = text, .size = n};
   e->source.done = n == 0;
