@@ -313,6 +313,50 @@ static void any_damage_is_survived(void **state) {
   free(whole);
 }
 
+typedef struct ration {
+  long left, held;
+} ration;
+
+static void *rationed(void *user, void *block, size_t old_size, size_t new_size) {
+  ration *r = user;
+  (void)old_size;
+  if (new_size == 0) {
+    r->held -= block != NULL;
+    free(block);
+    return NULL;
+  }
+  if (r->left-- <= 0) return NULL;
+  r->held += block == NULL;
+  return realloc(block, new_size);
+}
+
+static void memory_may_run_out_anywhere(void **state) {
+  (void)state;
+  static const int algorithms[] = {UNIGRAM, BPE};
+  for (size_t k = 0; k < 2; k++) {
+    bool done = false;
+    for (long limit = 0; !done && limit < 200; limit++) {
+      ration r = {limit, 0};
+      const taper_allocator allocator = {rationed, &r};
+      bytes *b = make(algorithms[k], true, 0, letters, 7);
+      tokenizer t;
+      int32_t ids[64];
+      char text[256];
+      size_t n, m;
+      taper_error e = {0};
+      taper_status status = tokenizer_open(TOKENIZER_SENTENCEPIECE, b->data, b->n, "x", &allocator, &t, &e);
+      if (status == TAPER_OK) status = tokenizer_encode(&t, "ab aba\n", 7, 0, ids, 64, &n, &e);
+      if (status == TAPER_OK) status = tokenizer_decode(&t, ids, n, text, sizeof text, &m, &e);
+      done = status == TAPER_OK;
+      if (!done) assert_int_equal(status, TAPER_NOMEM);
+      tokenizer_close(&t);
+      assert_int_equal(r.held, 0);
+      free(b);
+    }
+    assert_true(done);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bpe_merges_the_best_pair_first),
@@ -324,6 +368,7 @@ int main(void) {
       cmocka_unit_test(long_texts_are_encoded),
       cmocka_unit_test(damaged_models_are_refused),
       cmocka_unit_test(any_damage_is_survived),
+      cmocka_unit_test(memory_may_run_out_anywhere),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
