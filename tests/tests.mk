@@ -71,6 +71,10 @@ build/fuzz/tests/%: tests/fuzz/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
 # what tests/numerics/ops.py drives
 unit: $(B)/tests/unit/eval_tir
 
+# timing of the kernels of training: `make build/release/tests/bench/kernels`
+$(B)/tests/bench/kernels: tests/bench/kernels.c $(TRAIN_KERNELS)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $< $(TRAIN_KERNELS) $(ALL_LDFLAGS) -lm -ldl
 # timing of training stages: `make build/release/tests/bench/train_step`
 $(B)/tests/bench/%: tests/bench/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
 	@mkdir -p $(@D)

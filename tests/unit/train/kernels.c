@@ -29,6 +29,15 @@ static void attention(const taper_train_ctx *c, const train_attention *a, float 
   const attention_shape h = {a->group, a->kv_heads, a->key_dim, a->value_dim, a->window, a->scale, a->cap};
   attention_any(c, &h, y, ldy, q, ldq, k, ldk, v, ldv, dy, lddy, d, ldd);
 }
+static float multiply_adds(uint64_t turns) {
+  const vf a = v_splat(0.5f), b = v_splat(1e-9f);
+  vf s[16];
+  UNROLL for (uint32_t i = 0; i < 16; i++) s[i] = v_splat((float)i);
+  for (uint64_t t = 0; t < turns; t++) UNROLL for (uint32_t i = 0; i < 16; i++) s[i] = s[i] * a + b;
+  vf sum = {0};
+  UNROLL for (uint32_t i = 0; i < 16; i++) sum += s[i];
+  return sum_lanes(sum);
+}
 
 const train_kernels KERNELS = {
     .name = KERNELS_NAME,
@@ -63,4 +72,5 @@ const train_kernels KERNELS = {
     .attention = attention,
     .adamw = adamw,
     .sum_squares = train_sum_squares,
+    .multiply_adds = multiply_adds,
 };
