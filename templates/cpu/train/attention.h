@@ -53,9 +53,9 @@ LOCAL void attention_scores(const attention_block *q, float *s, const float *a, 
     if (c0 >= high) break;
     const uint32_t r0 = c0 > q->first ? (c0 - q->first) / GEMM_MR * GEMM_MR : 0;
     const uint32_t r1 = gemm_least(q->rows, c1 - 1 + q->window - q->first);
-    gemm_out o = {q->pitch, 0, 0, GEMM_MR, c1 - c0};
+    gemm_out o = {q->pitch, 0, 0, GEMM_MR, c1 - c0, 0, 0};
     gemm_rows_by_panel(s + r0 * q->pitch + c0, &o, a + (size_t)r0 * lda, lda, r1 - r0, packed + (size_t)c0 * depth,
-                       vectors, depth);
+                       vectors, depth, 0);
   }
 }
 
@@ -66,7 +66,7 @@ LOCAL void attention_mix(const attention_block *q, float *y, uint32_t ldy, const
   for (uint32_t p = 0; p < gemm_panels(width); p++) {
     const uint32_t at = gemm_panel_start(width, p), vectors = gemm_panel_start(width, p + 1) - at, column = at * VL;
     const float *b = packed + (size_t)column * q->time;
-    gemm_out o = {ldy, 0, 0, GEMM_MR, gemm_least(vectors * VL, width - column)};
+    gemm_out o = {ldy, 0, 0, GEMM_MR, gemm_least(vectors * VL, width - column), (const char *)b, 0};
     for (uint32_t k0 = low / GEMM_KC * GEMM_KC; k0 < high; k0 += GEMM_KC)
       for (uint32_t r = 0; r < q->rows; r += ATTENTION_STEP) {
         const uint32_t some = gemm_least(ATTENTION_STEP, q->rows - r), f = attention_first(q, q->first + r);
@@ -74,7 +74,7 @@ LOCAL void attention_mix(const attention_block *q, float *y, uint32_t ldy, const
         if (from >= to) continue;
         o.add = from > f;
         gemm_rows_by_panel(y + (size_t)r * ldy + column, &o, s + r * q->pitch + from, (uint32_t)q->pitch, some,
-                           b + (size_t)from * vectors * VL, vectors, to - from);
+                           b + (size_t)from * vectors * VL, vectors, to - from, 0);
       }
   }
 }
@@ -87,7 +87,7 @@ LOCAL void attention_turned(const attention_block *q, float *d, uint32_t ldd, co
   for (uint32_t p = 0; p < gemm_panels(width); p++) {
     const uint32_t at = gemm_panel_start(width, p), vectors = gemm_panel_start(width, p + 1) - at, column = at * VL;
     const float *b = packed + (size_t)column * q->rows;
-    gemm_out o = {ldd, 0, 1, GEMM_MR, gemm_least(vectors * VL, width - column)};
+    gemm_out o = {ldd, 0, 1, GEMM_MR, gemm_least(vectors * VL, width - column), (const char *)b, 0};
     for (uint32_t c = low; c < high; c += GEMM_MR) {
       o.rows = gemm_least(GEMM_MR, high - c);
       const uint32_t r0 = c > q->first ? c - q->first : 0, r1 = gemm_least(q->rows, c + o.rows - 1 + q->window - q->first);

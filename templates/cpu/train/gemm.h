@@ -27,11 +27,12 @@
 #endif
 #define GEMM_NR (GEMM_NV * VL)
 #define GEMM_KC 192u /* k of one chain */
-#define GEMM_OUT 384u /* rows and columns of a weight gradient that are packed at once */
+#define GEMM_OUT 384u /* rows and columns of a weight gradient that are computed at once */
 #define GEMM_IN 384u
+#define GEMM_LONG (96u << 10) /* floats of rows that stay in the second cache beside what passes by */
 #define GEMM_LIB_OUT 96u /* rows of a library's call for a weight gradient: by shape, whatever the workers */
 /* Floats of scratch that a worker needs for gemm_weight and gemm_generic. */
-#define GEMM_WEIGHT_SCRATCH ((uint64_t)GEMM_KC * (GEMM_OUT + GEMM_IN + GEMM_MR + GEMM_NR))
+#define GEMM_WEIGHT_SCRATCH ((uint64_t)GEMM_KC * (GEMM_OUT + GEMM_MR + GEMM_NR))
 
 INLINE uint32_t gemm_least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 /* k of a block: equal parts, none above GEMM_KC. */
@@ -115,6 +116,8 @@ typedef struct gemm_out {
   int add;           /* y += */
   uint32_t rows;     /* to store */
   uint32_t cols;
+  const char *ahead;  /* what is read next: a tile fetches ahead_step bytes of it into the second cache for each k */
+  size_t ahead_step;
 } gemm_out;
 
 /* Stores a tile, t[row * width + column], where it is narrower or takes more than a sum. */
@@ -136,11 +139,16 @@ INLINE void gemm_tile(const uint32_t rows, const uint32_t nv, float *y, const ge
   const float *p[GEMM_MR];
   UNROLL for (uint32_t i = 0; i < rows; i++) {
     p[i] = a + i * row_step;
-    __builtin_prefetch(y + i * o->ld, 1);
-    UNROLL for (uint32_t v = 0; v < nv; v++) s[i][v] = (vf){0};
+    UNROLL for (uint32_t v = 0; v < nv; v++) {
+      s[i][v] = (vf){0};
+      if (VL == 16 || v == 0) __builtin_prefetch(y + i * o->ld + v * VL, 1);
+    }
   }
-  for (size_t kk = 0; kk < k; kk++, b += nv * VL) {
+  const char *ahead = o->ahead;
+  const size_t ahead_step = o->ahead_step;
+  for (size_t kk = 0; kk < k; kk++, b += nv * VL, ahead += ahead_step) {
     vf w[GEMM_NV];
+    __builtin_prefetch(ahead, 0, 2);
     UNROLL for (uint32_t v = 0; v < nv; v++) w[v] = v_load(b + v * VL);
     UNROLL for (uint32_t i = 0; i < rows; i++) {
       const vf x = v_splat(p[i][kk * k_step]);
@@ -196,42 +204,75 @@ GEMM_TURNED_KERNEL(4, 2) GEMM_TURNED_KERNEL(4, 1)
 #endif
 /* clang-format on */
 
-/* All rows against one block of one panel. */
+/* All rows against one block of one panel; next: the block that comes after it, or NULL. */
 INLINE void gemm_rows_by_panel(float *y, gemm_out *o, const float *x, uint32_t ldx, uint32_t rows, const float *b,
-                               uint32_t vectors, uint32_t k) {
+                               uint32_t vectors, uint32_t k, const float *next) {
   static const gemm_fn by_rows[GEMM_NV][4] = {GEMM_ROWS_TABLE};
   static const uint8_t count[4] = {GEMM_MR, 4, 2, 1};
   const gemm_fn *f = by_rows[vectors - 1];
+  const uint32_t tiles = (rows + GEMM_MR - 1) / GEMM_MR;
+  o->ahead = (const char *)(next ? next : b);
+  o->ahead_step = next ? (size_t)vectors * VL * sizeof(float) / (tiles ? tiles : 1) : 0;
   for (uint32_t r = 0, i = 0; r < rows; r += count[i]) {
     while (rows - r < count[i]) i++;
     f[i](y + r * o->ld, o, x + (size_t)r * ldx, ldx, b, k);
+    o->ahead += o->ahead_step * k;
+  }
+}
+/* Rows of two matrices that are packed next, and how far their fetching has come: tile after tile takes its part of them. */
+typedef struct gemm_next {
+  const float *a, *b;
+  size_t lda, ldb;
+  uint32_t m, n, rows; /* columns of a and b; rows of each */
+  uint32_t tile, tiles;
+} gemm_next;
+/* What the next tile fetches: one row while k runs, before it those that would be too many. */
+INLINE void gemm_fetch(gemm_next *t, gemm_out *o, uint32_t k) {
+  const uint32_t all = 2 * t->rows, from = (uint32_t)((uint64_t)all * t->tile / t->tiles),
+                 to = (uint32_t)((uint64_t)all * (t->tile + 1) / t->tiles);
+  t->tile++;
+  o->ahead_step = 0;
+  for (uint32_t i = from; i < to; i++) {
+    const float *row = i < t->rows ? t->a + i * t->lda : t->b + (i - t->rows) * t->ldb;
+    const uint32_t width = i < t->rows ? t->m : t->n;
+    if (i + 1 == to)
+      o->ahead = (const char *)row, o->ahead_step = width * sizeof(float) / k;
+    else
+      for (uint32_t j = 0; j < width; j += 16) __builtin_prefetch(row + j, 0, 2);
   }
 }
 /* The same for a packed a: blocks of GEMM_MR rows, [k][GEMM_MR], the last one filled up. */
 INLINE void gemm_turned_by_panel(float *y, gemm_out *o, const float *a, size_t block, size_t step, uint32_t rows,
-                                 const float *b, uint32_t vectors, uint32_t k) {
+                                 const float *b, uint32_t vectors, uint32_t k, gemm_next *next) {
   static const gemm_fn by_width[GEMM_NV] = {GEMM_TURNED_TABLE};
   for (uint32_t r = 0; r < rows; r += GEMM_MR, a += block) {
     o->rows = gemm_least(GEMM_MR, rows - r);
+    gemm_fetch(next, o, k);
     by_width[vectors - 1](y + r * o->ld, o, a, step, b, k);
   }
 }
 
-/* Panels [first_panel, last_panel) of y[rows x n] (+)= x[rows x k] B, k from k_first on: B is k_pitch long as packed. */
-INLINE void gemm_packed_part(float *y, uint32_t ldy, const float *x, uint32_t ldx, uint32_t rows, uint32_t n,
-                             uint32_t k, const float *packed, uint32_t k_pitch, uint32_t k_first, uint32_t first_panel,
-                             uint32_t last_panel, int accumulate, const float *bias) {
-  const uint32_t part = gemm_block_k(k);
-  for (uint32_t p = first_panel; p < last_panel; p++) {
-    const uint32_t at = gemm_panel_start(n, p), vectors = gemm_panel_start(n, p + 1) - at, column = at * VL;
-    const float *b = packed + (size_t)column * k_pitch + (size_t)k_first * vectors * VL;
-    gemm_out o = {ldy, bias ? bias + column : 0, accumulate, rows, gemm_least(vectors * VL, n - column)};
-    for (uint32_t k0 = 0; k0 == 0 || k0 < k; k0 += part) {
-      gemm_rows_by_panel(y + column, &o, x + k0, ldx, rows, b + (size_t)k0 * vectors * VL, vectors,
-                         gemm_least(part, k - k0));
-      o.add = 1, o.bias = 0;
+/* y[rows x n] (+)= x[rows x k] B + bias, B packed. Either a panel takes all of k before the next one, or, where x is long, a block of k meets all
+ * panels, so that it stays in the second cache. The bits are the same. */
+LOCAL void gemm_packed(float *y, uint32_t ldy, const float *x, uint32_t ldx, uint32_t rows, uint32_t n, uint32_t k,
+                       const float *packed, int accumulate, const float *bias) {
+  const uint32_t part = gemm_block_k(k), panels = gemm_panels(n), span_k = (uint64_t)rows * k > GEMM_LONG ? part : k;
+  for (uint32_t first = 0; first == 0 || first < k; first += span_k)
+    for (uint32_t p = 0; p < panels; p++) {
+      const uint32_t at = gemm_panel_start(n, p), vectors = gemm_panel_start(n, p + 1) - at, column = at * VL;
+      const uint32_t last = gemm_least(k, first + span_k);
+      const float *b = packed + (size_t)column * k;
+      gemm_out o = {ldy, bias && !first ? bias + column : 0, accumulate || first, rows,
+                    gemm_least(vectors * VL, n - column), 0, 0};
+      for (uint32_t k0 = first; k0 == first || k0 < last; k0 += part) {
+        const float *next = k0 + part < last ? b + (size_t)(k0 + part) * vectors * VL
+                            : p + 1 < panels ? packed + (size_t)gemm_panel_start(n, p + 1) * VL * k + (size_t)first * vectors * VL
+                                             : 0;
+        gemm_rows_by_panel(y + column, &o, x + k0, ldx, rows, b + (size_t)k0 * vectors * VL, vectors,
+                           gemm_least(part, k - k0), next);
+        o.add = 1, o.bias = 0;
+      }
     }
-  }
 }
 
 /* y[rows x n] (+)= x[rows x k] W^T + bias (back = 0: weight is [n, k]) or x W + bias (back = 1: weight is [k, n]). packed: gemm_pack's form
@@ -240,7 +281,7 @@ LOCAL void gemm_rows(const taper_train_ctx *c, float *y, uint32_t ldy, const flo
                      uint32_t n, uint32_t k, const float *packed, const float *weight, int back, int accumulate,
                      const float *bias) {
   if (!c->gemm) {
-    gemm_packed_part(y, ldy, x, ldx, rows, n, k, packed, k, 0, 0, gemm_panels(n), accumulate, bias);
+    gemm_packed(y, ldy, x, ldx, rows, n, k, packed, accumulate, bias);
     return;
   }
   for (uint32_t r = 0; bias && r < rows; r++)
@@ -254,35 +295,47 @@ LOCAL void gemm_rows(const taper_train_ctx *c, float *y, uint32_t ldy, const flo
 
 /* ---- a^T b: both packed on the way ---- */
 
-/* y[m x n] (+)= a[k x m]^T b[k x n]: tiles of GEMM_OUT x GEMM_IN, each finished over k. scratch: GEMM_WEIGHT_SCRATCH floats. */
+/* Blocks of GEMM_MR columns of a[k x m], [k][GEMM_MR], the last one filled with 0; two at once, for whole lines. */
+LOCAL void gemm_pack_turned(float *dst, const float *a, uint32_t lda, uint32_t m, uint32_t k) {
+  for (uint32_t r = 0; r < m; r += 2 * GEMM_MR)
+    for (uint32_t i = 0; i < k; i++) {
+      const float *from = a + (size_t)i * lda + r;
+      float *to = dst + (size_t)r * k + i * GEMM_MR, *second = to + (size_t)GEMM_MR * k;
+      if (m - r >= 2 * GEMM_MR) {
+        __builtin_memcpy(to, from, GEMM_MR * sizeof(float));
+        __builtin_memcpy(second, from + GEMM_MR, GEMM_MR * sizeof(float));
+      } else {
+        for (uint32_t j = 0; j < GEMM_MR; j++) to[j] = r + j < m ? from[j] : 0;
+        if (m - r > GEMM_MR)
+          for (uint32_t j = 0; j < GEMM_MR; j++) second[j] = r + GEMM_MR + j < m ? from[GEMM_MR + j] : 0;
+      }
+    }
+}
+/* y[m x n] (+)= a[k x m]^T b[k x n], one tile of at most GEMM_OUT x GEMM_IN, over all of k. scratch as gemm_turned's. */
+LOCAL void gemm_turned_tile(float *y, uint32_t ldy, const float *a, uint32_t lda, const float *b, uint32_t ldb,
+                            uint32_t m, uint32_t n, uint32_t k, int accumulate, float *scratch) {
+  float *pa = scratch, *panel = scratch + (size_t)GEMM_KC * (GEMM_OUT + GEMM_MR);
+  const uint32_t part = gemm_block_k(k), panels = gemm_panels(n);
+  for (uint32_t k0 = 0; k0 == 0 || k0 < k; k0 += part, a += (size_t)part * lda, b += (size_t)part * ldb) {
+    const uint32_t kk = gemm_least(part, k - k0);
+    gemm_next next = {a + (size_t)kk * lda, b + (size_t)kk * ldb, lda, ldb, m, n, gemm_least(part, k - k0 - kk), 0,
+                      panels * ((m + GEMM_MR - 1) / GEMM_MR)};
+    gemm_pack_turned(pa, a, lda, m, kk);
+    for (uint32_t p = 0; p < panels; p++) {
+      const uint32_t at = gemm_panel_start(n, p), vectors = gemm_panel_start(n, p + 1) - at, column = at * VL;
+      gemm_out o = {ldy, 0, accumulate || k0 > 0, GEMM_MR, gemm_least(vectors * VL, n - column), (const char *)panel, 0};
+      gemm_pack_panel(panel, b + column, 1, ldb, vectors * VL, o.cols, kk);
+      gemm_turned_by_panel(y + column, &o, pa, (size_t)GEMM_MR * kk, GEMM_MR, m, panel, vectors, kk, &next);
+    }
+  }
+}
+/* Any m and n. scratch: GEMM_WEIGHT_SCRATCH floats. */
 LOCAL void gemm_turned(float *y, uint32_t ldy, const float *a, uint32_t lda, const float *b, uint32_t ldb, uint32_t m,
                        uint32_t n, uint32_t k, int accumulate, float *scratch) {
-  float *pa = scratch, *pb = scratch + (size_t)GEMM_KC * (GEMM_OUT + GEMM_MR);
-  const uint32_t part = gemm_block_k(k);
   for (uint32_t m0 = 0; m0 < m; m0 += GEMM_OUT)
     for (uint32_t n0 = 0; n0 < n; n0 += GEMM_IN)
-      for (uint32_t k0 = 0; k0 == 0 || k0 < k; k0 += part) {
-        const uint32_t mm = gemm_least(GEMM_OUT, m - m0), nn = gemm_least(GEMM_IN, n - n0),
-                       kk = gemm_least(part, k - k0), panels = gemm_panels(nn);
-        for (uint32_t i = 0; i < kk; i++) {
-          const float *from = a + (size_t)(k0 + i) * lda + m0;
-          for (uint32_t r = 0; r < mm; r += GEMM_MR) {
-            float *to = pa + (size_t)r * kk + i * GEMM_MR;
-            if (mm - r >= GEMM_MR)
-              for (uint32_t j = 0; j < GEMM_MR; j++) to[j] = from[r + j];
-            else
-              for (uint32_t j = 0; j < GEMM_MR; j++) to[j] = r + j < mm ? from[r + j] : 0;
-          }
-        }
-        for (uint32_t p = 0; p < panels; p++) {
-          const uint32_t at = gemm_panel_start(nn, p), vectors = gemm_panel_start(nn, p + 1) - at, column = at * VL;
-          float *panel = pb + (size_t)column * kk;
-          gemm_out o = {ldy, 0, accumulate || k0 > 0, GEMM_MR, gemm_least(vectors * VL, nn - column)};
-          gemm_pack_panel(panel, b + (size_t)k0 * ldb + n0 + column, 1, ldb, vectors * VL, o.cols, kk);
-          gemm_turned_by_panel(y + (size_t)m0 * ldy + n0 + column, &o, pa, (size_t)GEMM_MR * kk, GEMM_MR, mm, panel,
-                               vectors, kk);
-        }
-      }
+      gemm_turned_tile(y + (size_t)m0 * ldy + n0, ldy, a + m0, lda, b + n0, ldb, gemm_least(GEMM_OUT, m - m0),
+                       gemm_least(GEMM_IN, n - n0), k, accumulate, scratch);
 }
 
 /* dw[out x in] (+)= dy[rows x out]^T x[rows x in], the part of this worker: rows of dw; in whole blocks of GEMM_MR. scratch:
@@ -313,13 +366,13 @@ LOCAL void gemm_generic(uint32_t form, uint32_t m, uint32_t n, uint32_t k, const
   const uint32_t part = gemm_block_k(k);
   for (uint32_t p = 0; p < gemm_panels(n); p++) {
     const uint32_t at = gemm_panel_start(n, p), vectors = gemm_panel_start(n, p + 1) - at, column = at * VL;
-    gemm_out o = {ldc, 0, accumulate, m, gemm_least(vectors * VL, n - column)};
+    gemm_out o = {ldc, 0, accumulate, m, gemm_least(vectors * VL, n - column), 0, 0};
     for (uint32_t k0 = 0; k0 == 0 || k0 < k; k0 += part) {
       const uint32_t kk = gemm_least(part, k - k0);
       const float *from = form == TAPER_GEMM_NN ? b + (size_t)k0 * ldb + column : b + (size_t)column * ldb + k0;
       gemm_pack_panel(scratch, from, form == TAPER_GEMM_NN ? 1 : ldb, form == TAPER_GEMM_NN ? ldb : 1, vectors * VL,
                       o.cols, kk);
-      gemm_rows_by_panel(c + column, &o, a + k0, lda, m, scratch, vectors, kk);
+      gemm_rows_by_panel(c + column, &o, a + k0, lda, m, scratch, vectors, kk, 0);
       o.add = 1;
     }
   }
