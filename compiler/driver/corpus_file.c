@@ -138,11 +138,8 @@ static taper_status make_text(void *user, const char *data, size_t size, tokeniz
 }
 
 static hash128 key_of(const char *data, size_t size, const char *with) {
-  char joined[sizeof(hash128) + 80];
-  size_t n = strlen(with) < 80 ? strlen(with) : 80;
-  memcpy(joined, hash_bytes(data, size).hex, 32);
-  memcpy(joined + 32, with, n);
-  return hash_bytes(joined, 32 + n);
+  const hash128 both[] = {hash_bytes(data, size), hash_bytes(with, strlen(with))};
+  return hash_bytes(both, sizeof both);
 }
 
 static taper_status open_made(corpus_file *f, const char *path, const corpus_options *o, data_kind kind,

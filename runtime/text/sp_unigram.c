@@ -1,7 +1,7 @@
 /* The best path of pieces by the sum of their scores (Viterbi), as the library's EncodeOptimized finds it: the same
    candidates in the same order, sums in float. The text is done in stretches: where every path must meet, the best one
    so far is final. The sum runs on from stretch to stretch, since its rounding is part of the result, and begins anew
-   where the library's does (from its version 0.2.2 on; before, sums of long texts grew too coarse to tell pieces apart). */
+   where that of version 0.2.3 does (up to 0.2.1 it grew until pieces could not be told apart). */
 #include "runtime/text/sp_priv.h"
 
 static const float unknown_penalty = 10, largest_sum = 100000;
@@ -105,7 +105,7 @@ void sp_encode_unigram(sp_encoder *e) {
     }
     size_t final = at == v.furthest ? at : 0; /* the paths meet here */
     if (at == e->safe && e->last) final = at;
-    if (final) {
+    if (final && v.ends) {
       if (!emit_path(&v, final)) break;
       score = v.ends[final].score;
       sp_drop(e, final);
