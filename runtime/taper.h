@@ -373,6 +373,10 @@ TAPER_API double taper_trainer_scale_target(const taper_trainer *trainer); /* s_
 /* Parameter `name`, canonical [out, in]; NULL: none of that name. Read only. */
 TAPER_API const float *taper_trainer_parameter(const taper_trainer *trainer, const char *name, size_t *out_elements);
 
+/* Puts other values in the place of parameter `name`, which has n elements; its moments stay. They must be finite. */
+TAPER_API taper_status taper_trainer_set_parameter(taper_trainer *trainer, const char *name, const float *values,
+                                                   size_t n, taper_error *error);
+
 /* Writes checkpoint-<step>/ in the folder `run`: weights.safetensors, optimizer.safetensors, the model's source and
    tokenizer files that the package carries, manifest.json last; all through a temporary folder that is renamed when it
    is whole and on the disk. A kill at any moment leaves what was there before. `extra`: JSON members of the manifest

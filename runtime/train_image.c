@@ -142,7 +142,7 @@ static taper_status check_norm(const table *c, uint32_t i, taper_error *error) {
         "norm %u '%.80s': its gate or parameters are not there" DAMAGED, i, n->name);
   uint64_t a = 0, b = 0;
   CHECK(train_image_elements(&t->params[n->weight], &a) && train_image_elements(&t->params[n->taper_weight], &b) &&
-            a == b && n->weight != n->taper_weight,
+            a == b && (n->weight != n->taper_weight || !t->programs[TAPER_TRAIN_TAPER].stage_count), /* a scan: one */
         "norm %u '%.80s': its two weights do not match" DAMAGED, i, n->name);
   return TAPER_OK;
 }

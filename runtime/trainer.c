@@ -2,6 +2,7 @@
 #include "runtime/abi/abi.h"
 #include "runtime/gemm_library.h"
 #include "runtime/model.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -180,6 +181,23 @@ void taper_trainer_norm(const taper_trainer *t, uint32_t i, const char **out_nam
   if (out_name) *out_name = t->t->norms[i].name;
   if (out_gate) *out_gate = t->t->norms[i].gate;
   if (out_c) *out_c = trainer_c(t, i, &known);
+}
+
+taper_status taper_trainer_set_parameter(taper_trainer *t, const char *name, const float *values, size_t n,
+                                         taper_error *error) {
+  if (!t || !name || !values)
+    return TAPER_FAIL(error, TAPER_INVALID,
+                      "taper_trainer_set_parameter: an argument is NULL; give the trainer, a name and values");
+  uint32_t i = 0;
+  while (i < t->t->param_count && strcmp(t->t->params[i].tensor, name) != 0) i++;
+  if (i == t->t->param_count || t->elements[i] != n)
+    return TAPER_FAIL(error, TAPER_INVALID, "parameter '%.80s': there is none of that name with %zu elements", name, n);
+  for (size_t k = 0; k < n; k++)
+    if (!isfinite(values[k]))
+      return TAPER_FAIL(error, TAPER_INVALID, "parameter '%.80s': value %zu is not a finite number", name, k);
+  memcpy(t->param[i], values, n * sizeof(float));
+  t->dirty = true;
+  return TAPER_OK;
 }
 
 const float *taper_trainer_parameter(const taper_trainer *t, const char *name, size_t *out_elements) {

@@ -36,8 +36,8 @@ static int find_place(cli *c, model_place *out) {
   if (out->kind == MODEL_PACKAGE)
     return cli_fail_file(c, CLI_WRONG, c->args[0],
                          "a package holds folded weights; give the model that it was made of");
-  if (c->output && out->kind == MODEL_TIR)
-    return cli_fail_file(c, CLI_WRONG, c->args[0], "-o copies a .tmodel and its weights; give a model, not IR text");
+  if (out->kind == MODEL_TIR)
+    return cli_fail_file(c, CLI_WRONG, c->args[0], "IR text cannot be scanned; give the .tmodel that it was made of");
   if (c->output && c->model.define_count)
     return cli_fail(c, CLI_USAGE, "-o copies the model as it is written, without -D %s; write it into the .tmodel",
                     c->model.defines[0].name);
@@ -90,23 +90,48 @@ static int run_stress(cli *c, const model_place *place, const corpus *data, stre
   return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
 }
 
+static int run_norms(cli *c, const model_place *place, const corpus *data, scan_result *out) {
+  taper_error error = {0};
+  const scan_options o = {.place = place,
+                          .model = &c->model,
+                          .build = &c->build,
+                          .threads = c->threads,
+                          .data = data,
+                          .part = CORPUS_TRAIN,
+                          .progress = on_progress,
+                          .user = c};
+  diag_sink *quiet = diag_sink_new(); /* what is to be said of the model was said when it was opened */
+  taper_status status = scan_run(&o, quiet, out, &error);
+  if (status != TAPER_OK && !*error.message)
+    for (size_t i = 0; i < diag_count(quiet); i++)
+      if (diag_at(quiet, i)->severity == DIAG_ERROR) cli_fail(c, CLI_WRONG, "%s", diag_at(quiet, i)->message);
+  int bad = status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, false);
+  diag_sink_free(quiet);
+  return bad;
+}
+
 static int scan(cli *c, const scan_own *o, const model_place *place, build_opened *b, const corpus *data) {
   stress_result stress = {0};
+  scan_result norms = {0};
   text t = {0};
   json_out j = {0};
-  int bad = o->stress ? run_stress(c, place, data, &stress) : CLI_OK;
+  int bad = run_norms(c, place, data, &norms);
+  if (!bad && o->stress) bad = run_stress(c, place, data, &stress);
   if (!bad && c->output) bad = write_copy(c, place, b, data, &stress);
   if (!bad && c->json) {
     json_open(&j, NULL, '{');
+    scan_put_norms_json(&j, &norms);
     if (o->stress) scan_put_stress_json(&j, b->model, &stress);
     json_close(&j, '}');
     text_puts(&j.t, "\n");
     cli_put(j.t.data, j.t.size);
-  } else if (!bad && o->stress) {
-    scan_put_stress(&t, b->model, &stress);
+  } else if (!bad) {
+    scan_put_norms(&t, &norms);
+    if (o->stress) scan_put_stress(&t, b->model, &stress);
     cli_put(t.data, t.size);
   }
   text_free(&j.t), text_free(&t);
+  scan_free(&norms);
   stress_free(&stress);
   return bad;
 }
@@ -117,7 +142,6 @@ static int run(cli *c) {
   corpus *data = NULL;
   model_place place;
   if (!o->data) return cli_fail(c, CLI_USAGE, "'scan' needs data; give --data FILE");
-  if (!o->stress && !c->output) return cli_not_built(c, "'scan' without --stress or -o");
   if (c->build.pass.clamp_rows > 0)
     return cli_fail(c, CLI_USAGE, "option '--clamp-rows': 'scan --stress' looks for the clamp itself; leave it out");
   c->model.need_weights = true;

@@ -33,7 +33,7 @@ typedef struct train_job {
   taper_recipe recipe;
   const char *source; /* what model.tmodel of the checkpoints says: compiles alone */
   size_t source_size;
-  bool anchor;
+  bool anchor, scan; /* scan: set it before the passes to get the programs that measure, not those that train */
   double anchor_weight;
   const char **gates; /* [gate_count] names of those that the recipe closes, as recipe.gates */
   size_t gate_count;

@@ -13,8 +13,10 @@ static taper_status in_sink(taper_error *error, bool bug) {
 }
 
 taper_status train_passes(train_job *job, diag_sink *sink, taper_error *error) {
-  const pass_train_options train = {
-      .gates = job->gates, .gate_count = job->gate_count, .anchor = job->anchor ? job->anchor_weight : 0};
+  const pass_train_options train = {.gates = job->gates,
+                                    .gate_count = job->gate_count,
+                                    .anchor = job->anchor ? job->anchor_weight : 0,
+                                    .scan = job->scan};
   const pass_options pass = {.level = 2, .train = &train};
   const pass_info *passes[PIPELINE_MAX];
   bool bug = false;

@@ -69,6 +69,20 @@ def others():
     verdict(s["clamp_rows"] is None and len(s["tries"]) == 1, "live norms: no clamp is tried")
 
 
+def norms():
+    p = taperc("scan", os.path.join(MODELS, "kjv-all"), "--data", KJV, "--json")
+    verdict(json.loads(p.stdout)["norms"] == [], "kjv-all: no norm is left")
+    keys = ["name", "r_p5", "r_p50", "r_p95", "c", "kl_one", "dloss_one", "kl_upto", "dloss_upto"]
+    live = ["--gate", "internal=1", "--gate", "final=1"]
+    p = json.loads(taperc("scan", os.path.join(MODELS, "kjv-ln"), "--data", KJV, "--json", *live).stdout)
+    names = [n["name"] for n in p["norms"]]
+    verdict(len(names) == 9 and names[0] == "layers.0.attn_norm" and names[-1] == "norm" and all(list(n) == keys for n in p["norms"]), "kjv-ln: keys, in order", names)
+    verdict(p["norms"][0]["kl_one"] == p["norms"][0]["kl_upto"] and all(n["r_p5"] <= n["r_p50"] <= n["r_p95"] and n["kl_one"] > 0 for n in p["norms"]), "kjv-ln: numbers that belong together")
+    lines = taperc("scan", os.path.join(MODELS, "kjv-ln"), "--data", KJV, *live).stdout.split("\n")
+    losses = [float(line.split()[7]) for line in lines[1:10]]
+    verdict(lines[0].startswith("norm") and losses == sorted(losses, reverse=True), "kjv-ln: ranked", losses)
+
+
 def copy():
     with tempfile.TemporaryDirectory() as root:
         to = os.path.join(root, "a folder/copy/")
@@ -113,7 +127,7 @@ def refusals():
             verdict(words in p.stderr, "refused: " + name, p.stderr.strip()[-120:] if words not in p.stderr else "")
 
 
-for part in (kjv_all, others, copy, refusals):
+for part in (kjv_all, others, norms, copy, refusals):
     try:
         part()
     except (RuntimeError, KeyError, TypeError) as e:

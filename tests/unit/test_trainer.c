@@ -440,8 +440,27 @@ static int tear_down(void **state) {
   return 0;
 }
 
+static void parameters_can_be_replaced(void **state) {
+  (void)state;
+  taper_trainer *t = open_with(&base, 2);
+  size_t n = 0;
+  const float *got = taper_trainer_parameter(t, tt_names[0], &n);
+  float *values = malloc((n + 1) * sizeof *values);
+  for (size_t i = 0; i < n; i++) values[i] = 0.5f * got[i];
+  OK(taper_trainer_set_parameter(t, tt_names[0], values, n, e));
+  assert_memory_equal(taper_trainer_parameter(t, tt_names[0], NULL), values, n * sizeof *values);
+  FAILS(taper_trainer_set_parameter(t, "nothing", values, n, e), TAPER_INVALID, "'nothing'");
+  FAILS(taper_trainer_set_parameter(t, tt_names[0], values, n + 1, e), TAPER_INVALID, "elements");
+  FAILS(taper_trainer_set_parameter(t, tt_names[0], NULL, n, e), TAPER_INVALID, "NULL");
+  values[n - 1] = (float)NAN;
+  FAILS(taper_trainer_set_parameter(t, tt_names[0], values, n, e), TAPER_INVALID, "not a finite number");
+  free(values);
+  taper_trainer_free(t);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(parameters_can_be_replaced),
       cmocka_unit_test(trains_as_in_double),
       cmocka_unit_test(threads_do_not_change_a_bit),
       cmocka_unit_test(looks_without_touching),
