@@ -21,7 +21,7 @@ typedef struct viterbi {
 } viterbi;
 
 static bool make_ends(viterbi *v, size_t count) {
-  if (count <= v->made) return true;
+  if (v->ends && count <= v->made) return true;
   if (count >= NONE) return false;
   void *ends = v->ends;
   bool ok = sp_grow(v->e->a, &ends, &v->cap, count, sizeof *v->ends);
@@ -105,7 +105,7 @@ void sp_encode_unigram(sp_encoder *e) {
     }
     size_t final = at == v.furthest ? at : 0; /* the paths meet here */
     if (at == e->safe && e->last) final = at;
-    if (final && v.ends) {
+    if (final) {
       if (!emit_path(&v, final)) break;
       score = v.ends[final].score;
       sp_drop(e, final);
