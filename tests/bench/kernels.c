@@ -51,7 +51,7 @@ static void run_peak(job *j) {
 }
 static double flops_peak(const job *j) {
   (void)j;
-  return 2.0 * 20000 * 16 * kernels->vl;
+  return 2.0 * 20000 * 10 * kernels->vl;
 }
 static void run_rows(job *j) {
   kernels->rows(&j->c, j->y, j->n, j->x, j->k, j->m, j->n, j->k, j->packed, j->w, 0, 0, NULL);

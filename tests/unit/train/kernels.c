@@ -31,11 +31,11 @@ static void attention(const taper_train_ctx *c, const train_attention *a, float 
 }
 static float multiply_adds(uint64_t turns) {
   const vf a = v_splat(0.5f), b = v_splat(1e-9f);
-  vf s[16];
-  UNROLL for (uint32_t i = 0; i < 16; i++) s[i] = v_splat((float)i);
-  for (uint64_t t = 0; t < turns; t++) UNROLL for (uint32_t i = 0; i < 16; i++) s[i] = s[i] * a + b;
+  vf s[10]; /* what the registers of any set hold, and more than the latency */
+  UNROLL for (uint32_t i = 0; i < 10; i++) s[i] = v_splat((float)i);
+  for (uint64_t t = 0; t < turns; t++) UNROLL for (uint32_t i = 0; i < 10; i++) s[i] = s[i] * a + b;
   vf sum = {0};
-  UNROLL for (uint32_t i = 0; i < 16; i++) sum += s[i];
+  UNROLL for (uint32_t i = 0; i < 10; i++) sum += s[i];
   return sum_lanes(sum);
 }
 

@@ -57,7 +57,7 @@ typedef struct train_kernels {
   void (*adamw)(float *p, const float *g, float *m, float *v, uint64_t first, uint64_t last,
                 const taper_train_adamw *a);
   double (*sum_squares)(const float *x, uint64_t first, uint64_t last);
-  float (*multiply_adds)(uint64_t turns); /* 16 * vl * turns of them, in registers */
+  float (*multiply_adds)(uint64_t turns); /* 10 * vl * turns of them, in registers */
 } train_kernels;
 
 /* Of `elementwise`. */
