@@ -18,6 +18,7 @@ typedef struct preparation {
   taper_error *error;
   front_options front;
   const char *weights; /* what the run starts from, or NULL */
+  const char *folder;  /* of --init, or NULL */
 } preparation;
 
 static taper_status in_sink(taper_error *error) {
@@ -56,6 +57,7 @@ static taper_status find_weights(preparation *p) {
   p->weights = own;
   if (init && (is_weights(init) || is_weights_folder(init, a))) {
     p->weights = init;
+    if (is_weights_folder(init, a)) p->folder = init;
   } else if (init) {
     model_place at;
     TAPER_TRY(model_locate(init, a, p->sink, &at, p->error));
@@ -64,7 +66,7 @@ static taper_status find_weights(preparation *p) {
                         "%s: the weights of a package are folded; give the model that it was made of", init);
     if (!at.weights)
       return TAPER_FAIL(p->error, TAPER_INVALID, "%s: the model has no weights to start from; give one that has", init);
-    p->weights = at.weights;
+    p->weights = at.weights, p->folder = at.folder;
   }
   if (init && own && strcmp(own, p->weights) != 0)
     diag_report(p->sink, DC_SAID, (diag_loc){.file = diag_intern(p->sink, own)},
@@ -181,6 +183,14 @@ static taper_status load(preparation *p) {
   return model_load(&place, &options, p->sink, &job->model, p->error);
 }
 
+/* Weights belong to the tokenizer that they were trained with. */
+static taper_status take_tokenizer(preparation *p) {
+  model_loaded *m = &p->job->model;
+  if (!p->folder || strcmp(m->tokenizer, "sentencepiece") != 0 || !holds(p->folder, TOKENIZER_FILE, &p->job->memory))
+    return TAPER_OK;
+  return model_set_tokenizer(m, arena_printf(&p->job->memory, "%s/" TOKENIZER_FILE, p->folder), p->error);
+}
+
 taper_status train_prepare(const model_place *place, const model_options *options, const train_settings *settings,
                            diag_sink *sink, train_job *out, taper_error *error) {
   preparation p = {.job = out, .place = place, .options = options, .settings = settings, .sink = sink, .error = error};
@@ -191,6 +201,7 @@ taper_status train_prepare(const model_place *place, const model_options *option
   TAPER_TRY(find_weights(&p));
   TAPER_TRY(read_source(&p));
   TAPER_TRY(load(&p));
+  TAPER_TRY(take_tokenizer(&p));
   TAPER_TRY(train_make_recipe(out, settings, sink, error));
   out->started_from =
       p.weights ? arena_printf(&out->memory, "the weights of %s", p.weights)
