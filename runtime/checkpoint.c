@@ -149,7 +149,7 @@ static taper_status write_weights(const taper_trainer *t, const char *folder, ta
   float scale[2];
   if (!content_new(&c, t->t->param_count + 2)) return write_content(folder, CHECKPOINT_WEIGHTS, &c, error);
   for (uint32_t i = 0; i < t->t->param_count; i++)
-    if (i != t->t->anchor_target) put_parameter(&c, t, "", i, t->param[i]);
+    if (i != t->t->anchor_target && i != t->clamp) put_parameter(&c, t, "", i, t->param[i]);
   if (t->t->table != TAPER_ABI_NONE) {
     text name = {0};
     text_printf(&name, "%s.seen", t->t->params[t->t->table].tensor);

@@ -140,7 +140,7 @@ static taper_status read_numbers(const reader *r, trainer_state *s) {
 static taper_status check_tensors(const reader *r) {
   const taper_train_image *im = r->t->t;
   for (uint32_t i = 0; i < im->param_count; i++) {
-    if (i != im->anchor_target && !find_parameter(r, &r->weights, "", i))
+    if (i != im->anchor_target && i != r->t->clamp && !find_parameter(r, &r->weights, "", i))
       return WRONG(r, TAPER_INVALID, "tensor '%.200s' is missing or of another shape" DAMAGED, im->params[i].tensor);
     if (r->t->first[i] &&
         (!find_parameter(r, &r->optimizer, "first.", i) || !find_parameter(r, &r->optimizer, "second.", i)))
@@ -188,7 +188,7 @@ static void take_up(reader *r, const trainer_state *numbers) {
   s->ring_count = numbers->ring_count;
   for (uint32_t i = 0; i < im->param_count; i++) {
     const uint64_t n = t->elements[i];
-    if (i != im->anchor_target) st_read_f32(find_parameter(r, &r->weights, "", i), 0, n, t->param[i]);
+    if (i != im->anchor_target && i != t->clamp) st_read_f32(find_parameter(r, &r->weights, "", i), 0, n, t->param[i]);
     if (!t->first[i]) continue;
     st_read_f32(find_parameter(r, &r->optimizer, "first.", i), 0, n, t->first[i]);
     st_read_f32(find_parameter(r, &r->optimizer, "second.", i), 0, n, t->second[i]);

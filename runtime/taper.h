@@ -286,6 +286,9 @@ typedef struct taper_trainer_options {
   const char *image;
   taper_gemm_choice gemm;
   const taper_recipe *recipe; /* NULL: the package's */
+  double
+      clamp_rows; /* in evaluations without norms (scheduled gates 0), rows of the token table longer than this many medians of
+                        the rows that training read are looked up shortened; 0: off. The package must be made for it */
   taper_allocator allocator;
   taper_log_fn log;
   void *log_user;

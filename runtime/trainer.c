@@ -96,6 +96,7 @@ static taper_status open_trainer(const package *p, const taper_trainer_options *
   TAPER_TRY(load(t, p, which, error));
   TAPER_TRY(copy_files(t, p, error));
   TAPER_TRY(trainer_bind_gates(t, error));
+  TAPER_TRY(trainer_bind_clamp(t, o->clamp_rows, error));
   t->gemm_asked = o->gemm;
   return trainer_choose_gemm(t, o->gemm, error);
 }

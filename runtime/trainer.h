@@ -85,6 +85,8 @@ struct taper_trainer {
   uint8_t *updated;  /* [param_count] in the step that runs */
   float *gates;      /* [gate_count] of the call that runs */
   float *calibrated; /* [norm_count] c so far, for evaluations at 0 */
+  uint32_t clamp;    /* parameter of the factors of looked-up rows, for evaluations; TAPER_ABI_NONE: none */
+  double clamp_rows; /* 0: all factors are 1 */
   bool has_squares;
   bool dirty;               /* packed weights are older than the parameters */
   taper_train_adamw *adamw; /* [param_count] of the step that runs */
@@ -129,6 +131,12 @@ double trainer_sum_squares(taper_trainer *t);
 void trainer_update(taper_trainer *t);
 /* The first parameter whose value (0), gradient (1), or moments (2) hold a number that is not finite; TAPER_ABI_NONE. */
 uint32_t trainer_first_bad(const taper_trainer *t, int what);
+
+/* trainer_clamp.c */
+/* Finds the factors of looked-up rows; clamp_rows > 0 and none: TAPER_UNSUPPORTED. */
+taper_status trainer_bind_clamp(taper_trainer *t, double clamp_rows, taper_error *error);
+/* Sets them for an evaluation: `on` false: to 1. */
+void trainer_set_clamp(taper_trainer *t, bool on);
 
 /* trainer_gates.c */
 taper_status trainer_bind_gates(taper_trainer *t, taper_error *error);

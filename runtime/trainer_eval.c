@@ -27,6 +27,13 @@ static void gates_at(taper_trainer *t, taper_gates_at at, float *out) {
     if (recipe_gate_moves(t->schedule[i])) out[i] = 0;
 }
 
+/* Are all gates that move at 0? */
+static bool no_norms(const taper_trainer *t, const float *gates) {
+  for (uint32_t i = 0; i < t->t->gate_count; i++)
+    if (recipe_gate_moves(t->schedule[i]) && gates[i] != 0) return false;
+  return true;
+}
+
 taper_status taper_trainer_evaluate(taper_trainer *t, const int32_t *tokens, const int32_t *targets, uint32_t windows,
                                     uint32_t length, taper_gates_at gates, double *out_sum, uint64_t *out_count,
                                     taper_error *error) {
@@ -41,6 +48,7 @@ taper_status taper_trainer_evaluate(taper_trainer *t, const int32_t *tokens, con
                       "a norm has no calibration yet, so its gate cannot be taken as 0; train a step first");
   float *values = t->gates + t->t->gate_count;
   gates_at(t, gates, values);
+  trainer_set_clamp(t, no_norms(t, values));
   const uint32_t together = t->most_rows / length;
   double sum = 0;
   for (uint32_t w = 0, n; w < windows; w += n) {

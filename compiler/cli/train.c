@@ -35,7 +35,8 @@ enum {
   KEY_KEEP,
   KEY_METRICS,
   KEY_GEMM,
-  KEY_NO_STRESS
+  KEY_NO_STRESS,
+  KEY_CLAMP
 };
 
 static const struct argp_option options[] = {
@@ -63,6 +64,8 @@ static const struct argp_option options[] = {
     {"beta1", KEY_BETA1, "X", 0, "of AdamW (default 0.9)", 0},
     {"beta2", KEY_BETA2, "X", 0, "of AdamW (default 0.95)", 0},
     {"eps", KEY_EPS, "X", 0, "of AdamW (default 1e-8)", 0},
+    {"clamp-rows", KEY_CLAMP, "K", 0,
+     "held-out losses at gates 0: look rows up that are longer than K median rows shortened to that", 0},
     {"checkpoint-every", KEY_CHECKPOINT, "N", 0, "write a checkpoint every N steps (one is written at the end, always)",
      0},
     {"keep", KEY_KEEP, "N", 0, "keep the newest N checkpoints (default: all)", 0},
@@ -121,6 +124,7 @@ static int number_option(cli *c, int key, const char *value, train_settings *s) 
   case KEY_LR: return cli_parse_real(c, "--lr", value, 1e-300, INFINITY, &s->lr);
   case KEY_FLOOR: return cli_parse_real(c, "--floor", value, 0, 1, &s->floor);
   case KEY_DECAY: return cli_parse_real(c, "--weight-decay", value, 0, INFINITY, &s->weight_decay);
+  case KEY_CLAMP: return cli_parse_real(c, "--clamp-rows", value, 1e-300, INFINITY, &s->clamp_rows);
   case KEY_CLIP: return cli_parse_real(c, "--clip", value, 0, INFINITY, &s->clip);
   case KEY_BETA1: return cli_parse_real(c, "--beta1", value, 0, 0.9999999, &s->beta1);
   case KEY_BETA2: return cli_parse_real(c, "--beta2", value, 0, 0.9999999, &s->beta2);
@@ -263,6 +267,7 @@ static int open_trainer(train_run *t) {
   taper_trainer_options o;
   taper_trainer_options_init(&o);
   o.threads = c->threads, o.gemm = (taper_gemm_choice)t->o->gemm, o.log = on_log, o.log_user = t;
+  o.clamp_rows = t->o->settings.clamp_rows;
   status = taper_trainer_open(t->package.file.opened, &o, &t->trainer, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, true);
   t->info.size = sizeof t->info;

@@ -1,5 +1,7 @@
 /* MODEL -> a module with parameters and their initial data, and the source that says it alone. */
 #include "compiler/driver/train.h"
+#include "compiler/analysis/taper_gates.h"
+#include "compiler/analysis/token_rows.h"
 #include "compiler/driver/initial.h"
 #include "compiler/driver/model_priv.h"
 #include "runtime/base/file.h"
@@ -183,6 +185,31 @@ static taper_status load(preparation *p) {
   return model_load(&place, &options, p->sink, &job->model, p->error);
 }
 
+/* At gates 0 no norm may stand before the first op that sees the rows as large as they are. */
+static taper_status check_clamp(const preparation *p) {
+  const train_job *job = p->job;
+  const ir_module *m = job->model.module;
+  arena scratch = {0};
+  ir_value norm = IR_NONE;
+  ir_region entry = ir_entry_find(m, "forward");
+  for (ir_value v = ir_first(m, entry); v.id && !norm.id; v = ir_next(m, v))
+    if (analysis_looks_tokens_up(m, v)) norm = analysis_first_live_norm(m, v, &scratch);
+  taper_norm *tapers;
+  size_t n = norm.id ? analysis_taper_norms(m, &scratch, &tapers) : 0;
+  bool stays = norm.id != 0;
+  for (size_t i = 0; i < n; i++)
+    for (size_t g = 0; g < job->gate_count && ir_same(tapers[i].norm, norm); g++)
+      if (strcmp(ir_attr_string(m, tapers[i].gate, IR_ATTR_NAME, ""), job->gates[g]) == 0) stays = false;
+  const char *name = norm.id ? arena_strdup(&p->job->memory, ir_name_of(m, norm) ? ir_name_of(m, norm) : "?") : "";
+  arena_free(&scratch);
+  if (!stays) return TAPER_OK;
+  return TAPER_FAIL(
+      p->error, TAPER_INVALID,
+      "%s: --clamp-rows: '%s' is a live norm that stays and reads the embedding first: shorter rows would "
+      "only harm it; leave the option out",
+      p->place->source, name);
+}
+
 /* Weights belong to the tokenizer that they were trained with. */
 static taper_status take_tokenizer(preparation *p) {
   model_loaded *m = &p->job->model;
@@ -203,6 +230,8 @@ taper_status train_prepare(const model_place *place, const model_options *option
   TAPER_TRY(load(&p));
   TAPER_TRY(take_tokenizer(&p));
   TAPER_TRY(train_make_recipe(out, settings, sink, error));
+  out->clamp = settings->clamp_rows > 0;
+  if (out->clamp) TAPER_TRY(check_clamp(&p));
   out->started_from =
       p.weights ? arena_printf(&out->memory, "the weights of %s", p.weights)
                 : arena_printf(&out->memory, "random initial values, seed %llu", (unsigned long long)out->recipe.seed);

@@ -22,6 +22,7 @@ typedef struct train_settings {
   uint64_t steps, batch, sequence, accumulate, seed;
   bool has_seed;
   double lr, beta1, beta2, eps, weight_decay, clip, floor;
+  double clamp_rows;    /* --clamp-rows: of evaluations at gates 0; 0: off */
   const char *schedule; /* "cosine", "linear", "constant" */
   front_amount warmup;
 } train_settings;
@@ -33,7 +34,8 @@ typedef struct train_job {
   taper_recipe recipe;
   const char *source; /* what model.tmodel of the checkpoints says: compiles alone */
   size_t source_size;
-  bool anchor, scan; /* scan: set it before the passes to get the programs that measure, not those that train */
+  bool anchor, clamp;
+  bool scan; /* set it before the passes to get the programs that measure, not those that train */
   double anchor_weight;
   const char **gates; /* [gate_count] names of those that the recipe closes, as recipe.gates */
   size_t gate_count;

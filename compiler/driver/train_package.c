@@ -16,6 +16,7 @@ taper_status train_passes(train_job *job, diag_sink *sink, taper_error *error) {
   const pass_train_options train = {.gates = job->gates,
                                     .gate_count = job->gate_count,
                                     .anchor = job->anchor ? job->anchor_weight : 0,
+                                    .clamp = job->clamp,
                                     .scan = job->scan};
   const pass_options pass = {.level = 2, .train = &train};
   const pass_info *passes[PIPELINE_MAX];

@@ -13,7 +13,9 @@ typedef struct pass_train_options {
   const char *const *gates; /* names of the scheduled gates (an array of gates goes as a whole); NULL: every gate */
   size_t gate_count;
   double anchor; /* lambda of the scale anchor; 0 or below: none */
-  bool scan;     /* @eval and @scan, for packages that measure, instead of the programs that train */
+  bool
+      clamp; /* @eval looks rows of token tables up times a factor, a param TABLE.clamp f32[rows,1] that the trainer sets */
+  bool scan; /* @eval and @scan, for packages that measure, instead of the programs that train */
 } pass_train_options;
 
 typedef struct pass_options {

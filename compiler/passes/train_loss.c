@@ -38,7 +38,8 @@ static ir_value number(train_program *p, double value) {
 
 /* lambda times the mean of (s - s_tgt)^2. */
 static void anchor(train_program *p, ir_value s) {
-  ir_value off = IR_BUILD(&p->b, IR_SUB, s, train_set_param(p, "anchor.target", "zeros"));
+  ir_value off =
+      IR_BUILD(&p->b, IR_SUB, s, train_set_param(p, "anchor.target", "zeros", ir_type_make(IR_F32, 1, (int64_t[]){1})));
   ir_value mean = IR_BUILD(&p->b, IR_TOKEN_MEAN, IR_BUILD(&p->b, IR_MUL, off, off), p->targets);
   hand_out(p, "aux", IR_BUILD(&p->b, IR_MUL, mean, number(p, p->o->anchor)));
 }

@@ -67,13 +67,13 @@ static ir_value scan_gate(train_program *p, ir_value norm) {
   return ir_build_typed(&b, IR_GATE, ir_type_make(IR_F32, 1, (int64_t[]){1}), attrs, 2);
 }
 
-ir_value train_set_param(train_program *p, const char *name, const char *init) {
+ir_value train_set_param(train_program *p, const char *name, const char *init, ir_type type) {
   ir_module *m = p->c->m;
   for (ir_value v = ir_first(m, IR_GLOBALS); v.id; v = ir_next(m, v))
     if (ir_is(m, v, IR_PARAM) && strcmp(ir_name_of(m, v), name) == 0) return v;
   ir_builder b = {m, IR_GLOBALS, IR_NONE, p->b.loc, NULL};
   ir_attr attrs[] = {{IR_ATTR_NAME, {.s = name}}, {IR_ATTR_INIT, {.s = init}}, {IR_ATTR_TRAINED, {.i = 0}}};
-  return ir_build_typed(&b, IR_PARAM, ir_type_make(IR_F32, 1, (int64_t[]){1}), attrs, 3);
+  return ir_build_typed(&b, IR_PARAM, type, attrs, 3);
 }
 
 /* Does the scan turn this norm? Those already removed or half removed are the model's own affair. */
@@ -84,7 +84,8 @@ static bool is_scanned(const train_program *p, ir_value v, double value) {
 static void scan_parts(train_program *p, ir_value v, pass_taper *t) {
   t->taper_weight = t->weight;
   if (!ir_is(p->c->m, t->taper_c, IR_PARAM))
-    t->taper_c = train_set_param(p, train_name(p, ir_name_of(p->c->m, v), "taper_c"), "ones");
+    t->taper_c = train_set_param(p, train_name(p, ir_name_of(p->c->m, v), "taper_c"), "ones",
+                                 ir_type_make(IR_F32, 1, (int64_t[]){1}));
 }
 
 ir_value train_copy_norm(train_program *p, ir_value v) {

@@ -53,8 +53,8 @@ ir_value train_copy_norm(train_program *p, ir_value v);
 /* Calibration of the scheduled norms, and what --metrics full and the scan want of them (tapernorm.md 2). */
 void train_norm_results(train_program *p);
 
-/* The param f32[1] of that name that training sets, made where it is missing. */
-ir_value train_set_param(train_program *p, const char *name, const char *init);
+/* The param of that name that training sets, made where it is missing. */
+ir_value train_set_param(train_program *p, const char *name, const char *init, ir_type type);
 
 /* ---- train_loss.c ---- */
 /* Losses and results of a program whose graph was copied; `logits`: its own. */

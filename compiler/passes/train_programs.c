@@ -1,6 +1,7 @@
 /* train_programs.c - from @forward the programs of training: warm (scheduled gates 1: live norms), taper (gates read from the
    step), zero (scheduled gates 0: scales), eval, observe; for a scan: eval and scan. A gate that is not scheduled keeps its
    value in all of them. @forward stays. */
+#include "compiler/analysis/token_rows.h"
 #include "compiler/passes/train_priv.h"
 
 #include <string.h>
@@ -56,6 +57,18 @@ static ir_value copy_operand(train_program *p, ir_value x) {
   return p->to[x.id] = trained ? copy_op(p, x) : x;
 }
 
+/* A looked-up row times its factor; a table that is computed has none. */
+static ir_value clamp(train_program *p, ir_value embed) {
+  ir_module *m = p->c->m;
+  ir_value table = ir_operand(m, embed, 1);
+  if (!ir_is(m, table, IR_PARAM)) return embed;
+  const char *name = arena_printf(&p->c->scratch, "%s.clamp", ir_name_of(m, table));
+  ir_value factor =
+      train_set_param(p, name, "ones", ir_type_make(IR_F32, 2, (int64_t[]){ir_type_of(m, table).dim[0], 1}));
+  p->b.name = NULL;
+  return IR_BUILD(&p->b, IR_ROW_SCALE, embed, IR_BUILD(&p->b, IR_EMBED, ir_operand(m, embed, 0), factor));
+}
+
 static ir_value copy_op(train_program *p, ir_value v) {
   const ir_module *m = p->c->m;
   size_t n = ir_operand_count(m, v), attr_count = ir_attr_count(m, v);
@@ -65,7 +78,8 @@ static ir_value copy_op(train_program *p, ir_value v) {
   for (size_t i = 0; i < attr_count; i++) attrs[i] = ir_attr_at(m, v, i);
   p->b.loc = ir_loc_of(m, v);
   p->b.name = ir_name_of(m, v);
-  return ir_build(&p->b, ir_opcode_of(m, v), operands, n, attrs, attr_count);
+  ir_value copy = ir_build(&p->b, ir_opcode_of(m, v), operands, n, attrs, attr_count);
+  return p->o->clamp && p->flags == TRAIN_ROWS && analysis_looks_tokens_up(m, v) ? clamp(p, copy) : copy;
 }
 
 static void copy_probe(train_program *p, ir_value v) {

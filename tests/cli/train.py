@@ -149,6 +149,21 @@ def losses(at):
     cli.expect("-D stands in the checkpoint's source", ["compile", os.path.join(run, "checkpoint-6"), "--emit=ast"], 0, stdout=re.compile(rb"layers = 2, heads = 2, ff = 20"), env=at.env)
 
 
+def clamps(at):
+    """What train measures with --clamp-rows is what eval measures with it, and training does not notice."""
+    base = [at("tiny.tmodel"), "--data", at("text.txt"), "--val", at("val.txt"), "--eval-windows", "0", "--eval-every", "3", "--variant", "all", "--warmup", "2"] + TINY
+    train("a run to compare with", at, base + ["-o", at("free")])
+    train("a run with --clamp-rows", at, base + ["-o", at("clamped"), "--clamp-rows", "0.7"])
+    a, b = steps(at("free")), steps(at("clamped"))
+    same("the training is the same", [m["ce"] for m in b], [m["ce"] for m in a])
+    same("live norms are not clamped", b[2]["val_ce"], a[2]["val_ce"])
+    cli.report("without norms it acts", b[2]["val_ce_g0"] == a[2]["val_ce_g0"] or b[5]["val_ce"] == a[5]["val_ce"])
+    out, err = cli.expect("eval --clamp-rows of the checkpoint", ["eval", at("clamped"), "--data", at("val.txt"), "-c", "16", "--clamp-rows", "0.7", "--json"], 0, env=at.env)
+    ce = json.loads(out)["ce"]
+    cli.report("the same clamped loss", abs(ce - b[5]["val_ce"]) > 2e-5 and "%r, %r" % (ce, b[5]["val_ce"]))
+    train("a norm that stays live", at, base[:-14] + ["--variant", "final", "-o", at("stays"), "--clamp-rows", "2"] + TINY, 1, "'layers.0.attn_norm' is a live norm that stays")
+
+
 def strip(lines):
     return [{k: v for k, v in m.items() if k != "tokens_per_s"} for m in lines if m.get("event") != "resume"]
 
@@ -296,7 +311,7 @@ def full_disk(at):
     same("to the same end", contents(os.path.join(run, "checkpoint-6")), good)
 
 
-GROUPS = [refusals, layout, losses, resumes, falls_back, edges, starts, packages, signals, full_disk]
+GROUPS = [refusals, layout, losses, clamps, resumes, falls_back, edges, starts, packages, signals, full_disk]
 
 
 def main():
