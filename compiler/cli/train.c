@@ -111,7 +111,7 @@ static int set_count(cli *c, const char *name, const char *value, uint64_t most,
   uint64_t v;
   if (unit == 1) return cli_parse_count(c, name, value, 1, most, out);
   if (!number_parse_u64(value, n - 1, &v) || v > most / unit) return cli_parse_count(c, name, value, 1, most, out);
-  return cli_parse_count(c, name, arena_printf(&c->memory, "%llu", (unsigned long long)(v * unit)), 1, most, out);
+  return cli_parse_count(c, name, arena_printf(&c->memory, "%zu", (size_t)(v * unit)), 1, most, out);
 }
 
 static int number_option(cli *c, int key, const char *value, train_settings *s) {
@@ -211,7 +211,7 @@ static int find_tokenizer(train_run *t) {
   model_loaded *m = &t->job.model;
   taper_error error = {0};
   model_place place = {0};
-  if (strcmp(m->tokenizer, tokenizer_name(m->tokens.kind)) == 0) return CLI_OK;
+  if (!m->tokenizer || strcmp(m->tokenizer, tokenizer_name(m->tokens.kind)) == 0) return CLI_OK;
   bool resumed = t->o->resume && model_locate(c->output, &c->memory, c->sink, &place, &error) == TAPER_OK &&
                  place.kind == MODEL_CHECKPOINT;
   const char *path = resumed ? arena_printf(&c->memory, "%s/" TOKENIZER_FILE, place.folder) : NULL;

@@ -153,8 +153,9 @@ taper_status run_folder_metrics(run_folder *run, const text *line, taper_error *
   off_t before = lseek(run->metrics, 0, SEEK_END);
   if (put_all(run->metrics, line->data, line->size)) return TAPER_OK;
   int e = errno;
-  if (before >= 0 && ftruncate(run->metrics, before) != 0) before = -1; /* half a line; a reader passes it over */
-  return TAPER_FAIL(error, TAPER_IO, "%s: cannot be written: %s; free some space", path, file_error_text(e));
+  bool whole = before >= 0 && ftruncate(run->metrics, before) == 0;
+  return TAPER_FAIL(error, TAPER_IO, "%s: cannot be written: %s; free some space%s", path, file_error_text(e),
+                    whole ? "" : " (its last line is cut off)");
 }
 
 void run_folder_log(run_folder *run, const char *format, ...) {
