@@ -84,10 +84,10 @@ static void put_gates(const train_plan *p, text *out) {
   for (size_t i = 0; i < p->gate_count; i++) {
     ir_value v = p->gates[i].gate;
     size_t n = 0;
-    const double *value = ir_attr_floats(p->m, v, IR_ATTR_VALUE, &n);
+    const double *value = v.id ? ir_attr_floats(p->m, v, IR_ATTR_VALUE, &n) : NULL;
     text_puts(out, "    {");
-    emit_string(out, ir_attr_string(p->m, v, IR_ATTR_NAME, ""));
-    text_printf(out, ", %u, %u, ", (unsigned)ir_attr_int(p->m, v, IR_ATTR_INDEX, 0), p->gates[i].count);
+    emit_string(out, p->gates[i].name);
+    text_printf(out, ", %u, %u, ", p->gates[i].index, p->gates[i].count);
     emit_float(out, n ? value[0] : 1);
     text_printf(out, ", %d},\n", p->gates[i].scheduled);
   }

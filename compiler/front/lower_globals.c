@@ -111,10 +111,11 @@ ir_value lower_gate_element(lowering *l, front_value gate, ast_span span) {
   const double *value = &g->values[g->value_count == 1 ? 0 : element];
   ir_attr attrs[] = {{IR_ATTR_NAME, {.s = s->id.text}},
                      {IR_ATTR_VALUE, {.floats = {value, 1}}},
-                     {IR_ATTR_INDEX, {.i = (int64_t)element}}};
+                     {IR_ATTR_INDEX, {.i = (int64_t)element}},
+                     {IR_ATTR_LENGTH, {.i = g->count}}};
   l->globals.loc = source_loc(l->c->source, s->id.span);
   return g->elements[element] =
-             ir_build_typed(&l->globals, IR_GATE, ir_type_make(IR_F32, 1, (int64_t[]){1}), attrs, g->array ? 3 : 2);
+             ir_build_typed(&l->globals, IR_GATE, ir_type_make(IR_F32, 1, (int64_t[]){1}), attrs, g->array ? 4 : 2);
 }
 
 /* ---- weights ---- */

@@ -115,6 +115,7 @@ static const struct {
   bool above;
 } attr_ranges[] = {
     {0, "above 0", IR_ATTR_CAP, true},
+    {1, "at least 1", IR_ATTR_LENGTH, false},
     {2, "at least 2", IR_ATTR_DIMS, false},
     {0, "0 or more", IR_ATTR_EPS, false},
     {0, "0 or more", IR_ATTR_GROUP, false},
@@ -253,6 +254,18 @@ static bool check_arg(infer_ctx *c, ir_type t) {
   return infer_fail(c, "an argument is i32[B,T], i32[B], f32 or a state");
 }
 
+static bool check_gate(infer_ctx *c, ir_type t) {
+  enum { MOST = 65536 }; /* docs/language.md, limits */
+  if (t.dtype != IR_F32 || t.rank != 1 || t.dim[0] != 1) return infer_fail(c, "a gate is f32[1]");
+  const ir_attr *index = ir_attr_in(c->attrs, c->attr_count, IR_ATTR_INDEX);
+  const ir_attr *length = ir_attr_in(c->attrs, c->attr_count, IR_ATTR_LENGTH);
+  if (length && !index) return infer_fail(c, "attribute 'length' needs 'index'");
+  int64_t n = length ? length->u.i : MOST;
+  if (n > MOST) return infer_fail(c, "an array of gates has at most %d elements", (int)MOST);
+  if (!index || index->u.i < n) return true;
+  return infer_fail(c, "attribute 'index': %lld, the array has %lld elements", (long long)index->u.i, (long long)n);
+}
+
 bool infer_declared(infer_ctx *c) {
   ir_type t = *c->out;
   if (!t.rank || !type_is_sane(t))
@@ -260,7 +273,7 @@ bool infer_declared(infer_ctx *c) {
   if (c->op == IR_ARG) return check_arg(c, t);
   if (t.state) return infer_fail(c, "a global is no state");
   if (ir_elements(t) < 0) return infer_fail(c, "a global has no symbolic dimension");
-  if (c->op == IR_GATE && (t.dtype != IR_F32 || t.rank != 1 || t.dim[0] != 1)) return infer_fail(c, "a gate is f32[1]");
+  if (c->op == IR_GATE && !check_gate(c, t)) return false;
   bool value = ir_attr_in(c->attrs, c->attr_count, IR_ATTR_VALUE) != NULL;
   bool tensor = infer_string(c, IR_ATTR_TENSOR, NULL) != NULL;
   if (value && tensor) return infer_fail(c, "attributes 'value' and 'tensor' exclude each other");

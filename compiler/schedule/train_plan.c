@@ -61,16 +61,46 @@ uint32_t train_result_of(const train_plan *p, ir_value op) {
 }
 
 /* ---- tables ---- */
+static const char *gate_name(const ir_module *m, ir_value v) { return ir_attr_string(m, v, IR_ATTR_NAME, ""); }
+
+/* Elements of the array of `first`, if it is the first gate of that name; else 0. */
+static uint32_t array_length(const ir_module *m, ir_value first) {
+  const char *name = gate_name(m, first);
+  uint32_t count = 0;
+  for (ir_value v = ir_first(m, IR_GLOBALS); v.id; v = ir_next(m, v)) {
+    if (!ir_is(m, v, IR_GATE) || strcmp(gate_name(m, v), name) != 0) continue;
+    if (!count && !ir_same(v, first)) return 0;
+    uint32_t index = (uint32_t)ir_attr_int(m, v, IR_ATTR_INDEX, 0);
+    uint32_t length = (uint32_t)ir_attr_int(m, v, IR_ATTR_LENGTH, index + 1);
+    if (length > count) count = length;
+  }
+  return count;
+}
+
+/* Gates: the elements of an array side by side, in order; those that nothing reads are there too. */
+static void collect_gates(train_planner *k) {
+  train_plan *p = k->p;
+  size_t room = 0;
+  for (ir_value v = ir_first(k->m, IR_GLOBALS); v.id; v = ir_next(k->m, v))
+    if (ir_is(k->m, v, IR_GATE)) room += array_length(k->m, v);
+  p->gates = ARENA_ARRAY(&p->mem, train_gate, room + 1);
+  for (ir_value first = ir_first(k->m, IR_GLOBALS); first.id; first = ir_next(k->m, first)) {
+    uint32_t count = ir_is(k->m, first, IR_GATE) ? array_length(k->m, first) : 0;
+    train_gate *array = p->gates + p->gate_count;
+    for (uint32_t i = 0; i < count; i++)
+      array[i] = (train_gate){.name = gate_name(k->m, first), .index = i, .count = count};
+    for (ir_value v = first; count && v.id; v = ir_next(k->m, v))
+      if (ir_is(k->m, v, IR_GATE) && strcmp(gate_name(k->m, v), array->name) == 0)
+        array[ir_attr_int(k->m, v, IR_ATTR_INDEX, 0)].gate = v;
+    p->gate_count += count;
+  }
+}
+
 static void collect_globals(train_planner *k) {
   train_plan *p = k->p;
-  for (ir_value v = ir_first(k->m, IR_GLOBALS); v.id; v = ir_next(k->m, v)) {
+  for (ir_value v = ir_first(k->m, IR_GLOBALS); v.id; v = ir_next(k->m, v))
     if (ir_is(k->m, v, IR_PARAM)) p->params[p->param_count++] = v;
-    if (ir_is(k->m, v, IR_GATE)) p->gates[p->gate_count++].gate = v;
-  }
-  for (size_t i = 0; i < p->gate_count; i++)
-    for (size_t j = 0; j < p->gate_count; j++)
-      p->gates[i].count += strcmp(ir_attr_string(k->m, p->gates[i].gate, IR_ATTR_NAME, ""),
-                                  ir_attr_string(k->m, p->gates[j].gate, IR_ATTR_NAME, "")) == 0;
+  collect_gates(k);
 }
 
 static void note_product(train_planner *k, ir_value v) {
@@ -96,6 +126,11 @@ static void note_op(train_planner *k, const train_program *g, ir_value v) {
   if (op == IR_CROSS_ENTROPY && !p->vocab) p->vocab = train_width(k->m, ir_operand(k->m, v, 0));
 }
 
+static void schedule_array(train_plan *p, uint32_t gate) {
+  train_gate *array = &p->gates[gate - p->gates[gate].index];
+  for (uint32_t i = 0; i < array->count; i++) array[i].scheduled = true;
+}
+
 /* The taper norms of the program in which gates are dynamic. */
 static void collect_norms(train_planner *k, const train_program *g) {
   train_plan *p = k->p;
@@ -111,7 +146,7 @@ static void collect_norms(train_planner *k, const train_program *g) {
                                              .taper_weight = train_param_of(p, norms[i].taper_weight),
                                              .taper_c = train_param_of(p, norms[i].taper_c),
                                              .layer_norm = norms[i].layer_norm};
-    p->gates[p->norms[p->norm_count - 1].gate].scheduled = true;
+    schedule_array(p, p->norms[p->norm_count - 1].gate);
   }
 }
 
@@ -146,7 +181,7 @@ static void allocate(train_planner *k) {
   p->slots = ARENA_ARRAY(&p->mem, train_slot, n), p->params = ARENA_ARRAY(&p->mem, ir_value, n);
   p->param_kinds = ARENA_ARRAY(&p->mem, const char *, n);
   p->param_programs = ARENA_ARRAY(&p->mem, uint32_t, n), p->packs = ARENA_ARRAY(&p->mem, train_pack, n);
-  p->gates = ARENA_ARRAY(&p->mem, train_gate, n), p->norms = ARENA_ARRAY(&p->mem, train_norm, n);
+  p->norms = ARENA_ARRAY(&p->mem, train_norm, n);
   p->results = ARENA_ARRAY(&p->mem, train_result, n), p->rotary = ARENA_ARRAY(&p->mem, train_rotary, n);
   p->programs = ARENA_ARRAY(&p->mem, train_program, TAPER_TRAIN_PROGRAMS);
   p->final_norm = p->anchor_target = p->table = TRAIN_NOT;

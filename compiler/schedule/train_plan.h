@@ -83,8 +83,9 @@ typedef struct train_pack {
 } train_pack;
 
 typedef struct train_gate {
-  ir_value gate;
-  uint32_t count; /* elements of its array */
+  ir_value gate; /* {0}: an element of an array that nothing reads */
+  const char *name;
+  uint32_t index, count; /* its place in its array, and the array's elements */
   bool scheduled;
 } train_gate;
 

@@ -84,6 +84,5 @@ void train_plan_print(const train_plan *p, text *t) {
   for (size_t i = 0; i < p->pack_count; i++)
     text_printf(t, "packed %zu: w%u%s\n", i, p->packs[i].param, p->packs[i].back ? ", for x W" : "");
   for (size_t i = 0; i < p->gate_count; i++)
-    text_printf(t, "g%zu: '%s'%s\n", i, ir_attr_string(p->m, p->gates[i].gate, IR_ATTR_NAME, ""),
-                p->gates[i].scheduled ? "" : ", fixed");
+    text_printf(t, "g%zu: '%s'%s\n", i, p->gates[i].name, p->gates[i].scheduled ? "" : ", fixed");
 }
