@@ -36,6 +36,7 @@ static shape shape_of(const writer *w, ir_value v) {
   ir_value x = column_of(w, v);
   shape s = {emit_form_of(ir_opcode_of(w->m, v)), train_width(w->m, x), train_last(w->m, x), false};
   s.heads = s.last != s.width;
+  if (w->l->small && ir_is(w->m, v, IR_SUM_ROWS)) s.form = FORM_CODE; /* the rows of a matrix of parameters */
   return s;
 }
 
@@ -237,12 +238,14 @@ static const char *axis_operand(void *user, size_t i) {
                               emit_field(w->mem, w->l->fields, FIELD_DYNAMIC_GATE, train_gate_of(w->l->e->p, x)))
                : arena_printf(w->mem, "%s[0]", operand_at(c->w, x));
   const char *at = operand_at(c->w, x);
-  bool moves = x.id && train_is_row(w->m, x) && ir_type_of(w->m, x).rank == 4;
+  uint32_t rank = x.id ? ir_type_of(w->m, x).rank : 0;
+  bool moves = rank && (train_is_row(w->m, x) ? rank == 4 : w->l->small && rank == 2);
   return moves ? arena_printf(w->mem, "%s + h * %u", at, train_last(w->m, x)) : at;
 }
 
 static void put_axis(writer *w, ir_value v) {
-  bool heads = train_is_row(w->m, v) && ir_type_of(w->m, v).rank == 4;
+  uint32_t rank = ir_type_of(w->m, v).rank;
+  bool heads = train_is_row(w->m, v) ? rank == 4 : w->l->small && rank == 2;
   const char *y = result_at(w, v);
   if (heads) {
     uint32_t last = train_last(w->m, v);
@@ -274,12 +277,21 @@ static void put_result(writer *w, ir_value v) {
               operand_at(w, ir_operand(w->m, v, 0)));
 }
 
+static void put_matrix_sum(writer *w, ir_value v) {
+  ir_value x = ir_operand(w->m, v, 0);
+  uint32_t n = train_last(w->m, x);
+  text_printf(w->out, "sum_matrix(%s, %s, %u, %u, %s);\n", result_at(w, v), operand_at(w, x), train_width(w->m, x) / n,
+              n, train_adds(w->l, v));
+}
+
 static void put_op(writer *w, ir_value v) {
-  emit_form form = emit_form_of(ir_opcode_of(w->m, v));
+  emit_form form = shape_of(w, v).form;
   if (ir_is(w->m, v, IR_CONCAT))
     put_concat(w, v);
   else if (ir_is(w->m, v, IR_RESULT))
     put_result(w, v);
+  else if (ir_is(w->m, v, IR_SUM_ROWS))
+    put_matrix_sum(w, v);
   else if (form == FORM_AXIS)
     put_axis(w, v);
   else

@@ -43,7 +43,7 @@ static train_class class_of(const ir_module *m, ir_value v) {
   if (op == IR_ATTENTION_BACK) return TRAIN_OP_ATTENTION_BACK;
   if (op == IR_LINEAR_WEIGHT_BACK) return TRAIN_OP_WEIGHT;
   if (op == IR_EMBED_BACK) return TRAIN_OP_EMBED;
-  if (op == IR_SUM_ROWS || op == IR_TOKEN_MEAN) return TRAIN_OP_SUM;
+  if (op == IR_TOKEN_MEAN || (op == IR_SUM_ROWS && execution_is_row(m, ir_operand(m, v, 0)))) return TRAIN_OP_SUM;
   if (!execution_is_row(m, v)) return TRAIN_OP_SMALL;
   return op == IR_LINEAR || op == IR_LINEAR_BACK ? TRAIN_OP_PRODUCT : TRAIN_OP_ROW;
 }

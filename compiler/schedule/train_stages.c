@@ -62,7 +62,7 @@ static bool take(stager *s, const stage_kind *kind, bool chunked) {
   train_planner *k = s->k;
   uint32_t index = (uint32_t)s->g->stage_count;
   train_stage st = {.kind = kind->kind, .chunked = chunked};
-  st.ops = ARENA_ARRAY(&k->p->mem, ir_value, s->left + 1);
+  st.ops = ARENA_ARRAY(&k->p->mem, ir_value, s->count + 1);
   for (size_t i = 0; i < s->count; i++) { /* the entry's order is one of dependence: one pass finds them all */
     ir_value v = s->todo[i];
     if (is_placed(s, v) || !(kind->classes & BIT(k->class[v.id])) || k->chunk[v.id] != chunked) continue;
@@ -100,6 +100,57 @@ static bool take_chunks(stager *s) {
 static bool take_next(stager *s) {
   return take(s, &rows_kind, false) || take(s, &weights_kind, false) || take(s, &attention_kind, false) ||
          take(s, &attention_back_kind, false) || take_chunks(s) || take(s, &embed_kind, false);
+}
+
+/* ---- what only a later stage reads is computed there, if what it needs is kept until then anyway ---- */
+typedef struct uses {
+  uint32_t first, last; /* stages */
+  bool result;
+} uses;
+
+static void note_uses(train_planner *k, ir_value x, uses *u) {
+  ir_value *users;
+  size_t n = ir_users(k->m, x, &k->scratch, &users);
+  for (size_t i = 0; i < n; i++) {
+    uint32_t s = k->stage[users[i].id];
+    if (ir_is(k->m, users[i], IR_RESULT)) u->result = true;
+    if (s == TRAIN_NOT)
+      note_uses(k, users[i], u);
+    else
+      u->first = s < u->first ? s : u->first, u->last = s > u->last ? s : u->last;
+  }
+}
+
+static bool is_kept(train_planner *k, ir_value x, uint32_t stage) {
+  uses u = {TRAIN_NOT, 0, false};
+  note_uses(k, x, &u);
+  return u.last >= stage || u.result;
+}
+
+static void sink(stager *s, ir_value v) {
+  train_planner *k = s->k;
+  uses u = {TRAIN_NOT, 0, false};
+  note_uses(k, v, &u);
+  if (u.result || u.first == TRAIN_NOT || u.first <= k->stage[v.id]) return;
+  if (s->g->stages[u.first].kind != TRAIN_ROWS || s->g->stages[u.first].chunked) return;
+  for (size_t i = 0; i < ir_operand_count(k->m, v); i++) {
+    ir_value x = train_source_of(k, v, i);
+    bool small = x.id && train_is_row(k->m, x) && train_width(k->m, x) * 16 <= train_width(k->m, v);
+    if (x.id && train_is_row(k->m, x) && !small && !is_kept(k, x, u.first)) return;
+  }
+  k->stage[v.id] = u.first;
+}
+
+static void sink_all(stager *s) {
+  train_planner *k = s->k;
+  for (size_t i = s->count; i-- > 0;)
+    if (k->class[s->todo[i].id] == TRAIN_OP_ROW && !k->chunk[s->todo[i].id]) sink(s, s->todo[i]);
+  for (size_t i = 0; i < s->g->stage_count; i++)
+    if (s->g->stages[i].kind == TRAIN_ROWS) s->g->stages[i].op_count = 0;
+  for (size_t i = 0; i < s->count; i++) {
+    train_stage *st = &s->g->stages[k->stage[s->todo[i].id]];
+    if (st->kind == TRAIN_ROWS) st->ops[st->op_count++] = s->todo[i];
+  }
 }
 
 /* ---- groups of a ROWS stage: products of the block, and loops over its rows between them ---- */
@@ -165,6 +216,7 @@ bool train_make_stages(train_planner *k, train_program *g) {
   while (take_next(&s) || take_sums(&s) || take(&s, &small_kind, false)) {}
   for (size_t i = 0; i < s.count && s.left; i++)
     if (!is_placed(&s, s.todo[i])) return train_refuse(k, s.todo[i], "what it needs is never ready");
+  sink_all(&s);
   for (size_t i = 0; i < g->stage_count; i++)
     if (g->stages[i].kind == TRAIN_ROWS) make_groups(k, &g->stages[i]);
   return true;

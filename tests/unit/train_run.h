@@ -24,7 +24,24 @@ typedef struct train_image_run {
   uint32_t row_cap;
 } train_image_run;
 
-/* A model of a .tmodel text (its train section left out) with its training entries and every gate at `gate`. */
+/* The programs of training from @forward; every gate is scheduled. */
+static inline void train_passes(ir_module *m, double anchor, diag_sink *sink) {
+  pass_train_options train = {.anchor = anchor};
+  pass_options p = {.level = 2, .use = PASS_TRAIN, .train = &train};
+  const pass_info *list[64];
+  size_t passes = pass_pipeline(&p, PASS_TRAIN, list, 64);
+  pass_run_options run = {.verify_each = true};
+  if (!pass_run(m, sink, &p, list, passes, &run)) run_fail_with(sink);
+}
+
+/* Random parameters where there are none, every gate at `gate`. */
+static inline void train_bind(ir_module *m, double gate, uint64_t seed) {
+  run_bind(m, seed);
+  for (ir_value v = ir_first(m, IR_GLOBALS); v.id; v = ir_next(m, v))
+    if (ir_is(m, v, IR_GATE)) ir_set_attr(m, v, (ir_attr){.key = IR_ATTR_VALUE, .u.floats = {.data = &gate, .n = 1}});
+}
+
+/* A model of a .tmodel text (its train section left out) with its training entries. */
 static inline ir_module *train_model(char *source, const front_define *defines, size_t n, double anchor, double gate,
                                      uint64_t seed, diag_sink *sink) {
   char *section = strstr(source, "\ntrain {");
@@ -34,15 +51,8 @@ static inline ir_module *train_model(char *source, const front_define *defines, 
   ir_module *m = f ? front_lower(f, &o, sink) : NULL;
   if (!m) run_fail_with(sink);
   front_free(f);
-  pass_train_options train = {.anchor = anchor};
-  pass_options p = {.level = 2, .use = PASS_TRAIN, .train = &train};
-  const pass_info *list[64];
-  size_t passes = pass_pipeline(&p, PASS_TRAIN, list, 64);
-  pass_run_options run = {.verify_each = true};
-  if (!pass_run(m, sink, &p, list, passes, &run)) run_fail_with(sink);
-  run_bind(m, seed);
-  for (ir_value v = ir_first(m, IR_GLOBALS); v.id; v = ir_next(m, v))
-    if (ir_is(m, v, IR_GATE)) ir_set_attr(m, v, (ir_attr){.key = IR_ATTR_VALUE, .u.floats = {.data = &gate, .n = 1}});
+  train_passes(m, anchor, sink);
+  train_bind(m, gate, seed);
   return m;
 }
 
@@ -255,16 +265,52 @@ static inline void train_compare(const char *what, const char *name, const doubl
     fail_msg("%s '%s': off by %g where %g is allowed (largest value %g)", what, name, far, bound, most);
 }
 
-static inline void train_check(train_image_run *r, const ir_module *m, const train_case *t) {
+/* A hash of what a program leaves: gradients and results. */
+static inline uint64_t train_bits(const train_image_run *r, uint32_t id, const train_case *t) {
+  uint64_t h = 1469598103934665603u;
+  const taper_train_image *im = r->image;
+  for (uint32_t i = 0; i < im->param_count; i++)
+    for (uint64_t j = 0; (im->params[i].programs >> id) & 1 && j < train_elements(&im->params[i]) * 4; j++)
+      h = (h ^ ((const unsigned char *)r->grad[i])[j]) * 1099511628211u;
+  for (uint32_t i = 0; i < im->result_count; i++) {
+    const taper_train_result *q = &im->results[i];
+    const unsigned char *p =
+        q->rows ? (const unsigned char *)(r->arena + q->offset * r->row_cap) : (const unsigned char *)&r->result[i];
+    for (size_t j = 0; q->program == id && j < (q->rows ? (size_t)t->batch * t->time * 4 : 8); j++)
+      h = (h ^ p[j]) * 1099511628211u;
+  }
+  return h;
+}
+
+static inline void train_forget(train_image_run *r) {
+  for (uint32_t i = 0; i < r->image->param_count; i++)
+    for (uint64_t j = 0; r->grad[i] && j < train_elements(&r->image->params[i]); j++) r->grad[i][j] = NAN;
+  for (uint32_t i = 0; i < r->image->result_count; i++) r->result[i] = NAN;
+}
+
+/* Every program, without looking at what comes out; a hash of that. */
+static inline uint64_t train_run_all(train_image_run *r, const train_case *t) {
+  uint64_t bits = 0;
+  for (size_t k = 0; k < r->plan->program_count; k++) {
+    train_forget(r);
+    train_call(r, r->plan->programs[k].id, t);
+    bits = bits * 31 + train_bits(r, r->plan->programs[k].id, t);
+  }
+  return bits;
+}
+
+/* Every program against its evaluation; a hash of what it left. */
+static inline uint64_t train_check(train_image_run *r, const ir_module *m, const train_case *t) {
+  uint64_t bits = 0;
+  arena names = {0};
   for (size_t k = 0; k < r->plan->program_count; k++) {
     const train_program *g = &r->plan->programs[k];
     train_wanted exact = train_evaluate(r, m, g->id, g->entry, t, false);
     train_wanted rounded = train_evaluate(r, m, g->id, g->entry, t, true);
     double factor = t->accumulate ? 2 : 1;
-    for (uint32_t i = 0; i < r->image->param_count; i++)
-      for (uint64_t j = 0; r->grad[i] && j < train_elements(&r->image->params[i]); j++) r->grad[i][j] = NAN;
-    for (uint32_t i = 0; i < r->image->result_count; i++) r->result[i] = NAN;
+    train_forget(r);
     train_call(r, g->id, t);
+    bits = bits * 31 + train_bits(r, g->id, t);
     double all = 0;
     for (uint32_t i = 0; i < r->image->param_count; i++)
       for (uint64_t j = 0; exact.gradient[i] && j < train_elements(&r->image->params[i]); j++)
@@ -272,7 +318,8 @@ static inline void train_check(train_image_run *r, const ir_module *m, const tra
     for (uint32_t i = 0; i < r->image->param_count; i++) {
       assert_int_equal(exact.gradient[i] != NULL, (r->image->params[i].programs >> g->id) & 1);
       if (exact.gradient[i])
-        train_compare("gradient", r->image->params[i].tensor, exact.gradient[i], rounded.gradient[i], r->grad[i], NULL,
+        train_compare(arena_printf(&names, "@%s %ux%u: gradient", ir_region_name(m, g->entry), t->batch, t->time),
+                      r->image->params[i].tensor, exact.gradient[i], rounded.gradient[i], r->grad[i], NULL,
                       (size_t)train_elements(&r->image->params[i]), factor, all);
     }
     for (uint32_t i = 0; i < r->image->result_count; i++) {
@@ -287,6 +334,8 @@ static inline void train_check(train_image_run *r, const ir_module *m, const tra
     }
     train_wanted_free(&exact), train_wanted_free(&rounded);
   }
+  arena_free(&names);
+  return bits;
 }
 
 #endif

@@ -52,6 +52,15 @@ LOCAL void pad(float *y, const float *x, uint32_t n, uint32_t start, uint32_t m)
   for (uint32_t i = start + n; i < m; i++) y[i] = 0;
 }
 
+/* dst[n] (+)= the sum of the rows of x[rows x n]. */
+LOCAL void sum_matrix(float *dst, const float *x, uint32_t rows, uint32_t n, int adds) {
+  for (uint32_t j = 0; j < n; j++) {
+    double sum = 0;
+    for (size_t i = 0; i < rows; i++) sum += (double)x[i * n + j];
+    dst[j] = (float)(adds ? (double)dst[j] + sum : sum);
+  }
+}
+
 /* dst (+)= the sum over the blocks of this call, in their order; a worker owns columns, 16 by 16. */
 LOCAL void sum_blocks(const taper_train_ctx *c, float *dst, const float *partial, uint32_t width, int adds) {
   const uint32_t blocks = (c->rows + c->block - 1) / c->block;
