@@ -137,6 +137,9 @@ taper_status gnuplot_svg(gnuplot *g, size_t i, text *out, taper_error *error) {
   } changes[] = {{"rgb(1, 2, 3)", "currentColor", false},
                  {"rgb(1,2,3)", "currentColor", false},
                  {"rgb(  1,   2,   3)", "currentColor", false},
+                 {" color=\"black\"", "", false}, /* else currentColor would be that */
+                 {" color=\"gray\"", "", false},
+                 {" color=\"white\"", "", false},
                  {" id=\"gnuplot_canvas\"", "", false},
                  {" font-family=\"sans-serif\"", "", false},
                  {"id='", "id='", true},

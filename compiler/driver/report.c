@@ -177,6 +177,7 @@ static taper_status put_chart(page *p, chart *c, taper_error *error) {
   for (size_t i = 0; status == TAPER_OK && i < c->count; i++) {
     const curve *u = &c->curves[i];
     const char *colour = report_colours[u->colour];
+    double width = c->count <= 4 ? 1.6 + 1.1 * (double)(c->count - 1 - i) : 1.6; /* equal curves: both are seen */
     text rows = {0};
     put_rows(&rows, u, c->kind->log_y);
     const char *file = gnuplot_data(&p->plots, &rows, error);
@@ -184,8 +185,8 @@ static taper_status put_chart(page *p, chart *c, taper_error *error) {
     if (file && u->series->stride > 1)
       text_printf(&plot, "%s'%s' using 1:3:4 with filledcurves lc rgb '%s'", plot.size ? ", \\\n  " : "", file, colour);
     if (file)
-      text_printf(&plot, "%s'%s' using 1:2 with %s lw 1.6 dt %zu lc rgb '%s'", plot.size ? ", \\\n  " : "", file,
-                  u->series->n <= 60 ? "linespoints pt 7 ps 0.35" : "lines", u->dash % 4 + 1, colour);
+      text_printf(&plot, "%s'%s' using 1:2 with %s lw %.1f dt %zu lc rgb '%s'", plot.size ? ", \\\n  " : "", file,
+                  u->series->n <= 60 ? "linespoints pt 7 ps 0.35" : "lines", width, u->dash % 4 + 1, colour);
     text_free(&rows);
   }
   text_printf(s, "plot %s\nunset output\n", plot.data ? plot.data : "0");

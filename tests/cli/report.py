@@ -110,11 +110,12 @@ def runs(root):
     taperc("report", first)
     page = Page(open(os.path.join(first, "report.html"), encoding="utf-8").read())
     verdict(*((page.sound()[0], "one run: a sound page", page.sound()[1])))
-    charts = ["Loss", "Gates", "Learning rate", "Scale loss", "Logit norm", "Residual scale before the head", "Residual scale by layer", "Gradient norm", "Gradient norm by kind", "Calibration error",
+    charts = ["Loss", "Gates", "Learning rate", "Scale loss, weight included", "Logit norm", "Residual scale before the head", "Residual scale by layer", "Gradient norm", "Gradient norm by kind", "Calibration error",
               "Logit margin", "Throughput"]
     verdict(all(c in page.headings for c in charts) and page.svgs == len(charts), "one run: every chart", "%s %d" % (page.headings, page.svgs))
     verdict("12.50" in page.cells and "2.2500" in page.cells and "0.7500" in page.cells, "one run: c of each norm and s_tgt", page.cells)
     verdict("120" in page.cells and "7680" in page.cells and "33.33" in page.cells, "one run: final numbers", page.cells[:40])
+    verdict(not re.search(r' color="(black|gray|white)"|rgb\( *1, *2, *3\)', open(os.path.join(first, "report.html")).read()), "one run: the charts' text has the page's colour")
     verdict("Values far above the first curve are cut off." in "".join(page.words), "one run: an outlier does not flatten the loss")
     second = a_run(os.path.join(root, "b & <i>\"second\"<b>"))
     out = os.path.join(root, "both.html")

@@ -83,6 +83,17 @@ def norms():
     verdict(lines[0].startswith("norm") and losses == sorted(losses, reverse=True), "kjv-ln: ranked", losses)
 
 
+def trained():
+    with tempfile.TemporaryDirectory() as root:
+        small = ["-D", "d=12", "-D", "layers=1", "-D", "heads=1", "-D", "ff=20", "-D", "context=24"]
+        run = os.path.join(root, "run")
+        p = taperc("train", os.path.join(MODELS, "kjv-all/model.tmodel"), *small, "--data", KJV, "--steps", "20", "--eval-windows", "20", "--clamp-rows=0.5", "-o", run, "--json")
+        r = json.loads(p.stdout)
+        verdict("clamp_rows" in r["stress"] and r["val_ce_clamped"] != r["val_ce_g0"] and abs(r["val_ce_clamped"] / r["val_ce_g0"] - 1) < 0.2, "train: stress at its end, validation with a clamp", p.stdout)
+        got, _ = tensors(os.path.join(r["checkpoint"], "weights.safetensors"))
+        verdict(got["taper.scale"][0] == "F32" and got["wte.seen"][1] == [256], "train: its weights say counts and scale")
+
+
 def copy():
     with tempfile.TemporaryDirectory() as root:
         to = os.path.join(root, "a folder/copy/")
@@ -127,7 +138,7 @@ def refusals():
             verdict(words in p.stderr, "refused: " + name, p.stderr.strip()[-120:] if words not in p.stderr else "")
 
 
-for part in (kjv_all, others, norms, copy, refusals):
+for part in (kjv_all, others, norms, trained, copy, refusals):
     try:
         part()
     except (RuntimeError, KeyError, TypeError) as e:
