@@ -66,7 +66,8 @@ void train_losses(train_program *p, ir_value logits) {
   at(p, p->final.stream, "scale");
   ir_value s = train_scale_of(p, stream, p->final.centred, p->final.eps);
   train_mean(p, "scale", s);
-  if (p->flags & TRAIN_ROWS) train_rows(p, "scale_rows", s);
+  if (p->flags & (TRAIN_ROWS | TRAIN_LEARNS))
+    train_rows(p, "scale_rows", s); /* training: what taper.scale is made of */
   if (p->flags & TRAIN_ANCHORS && p->o->anchor > 0) anchor(p, s);
 }
 

@@ -87,9 +87,9 @@ def trained():
     with tempfile.TemporaryDirectory() as root:
         small = ["-D", "d=12", "-D", "layers=1", "-D", "heads=1", "-D", "ff=20", "-D", "context=24"]
         run = os.path.join(root, "run")
-        p = taperc("train", os.path.join(MODELS, "kjv-all/model.tmodel"), *small, "--data", KJV, "--steps", "20", "--eval-windows", "20", "--clamp-rows=0.5", "-o", run, "--json")
+        p = taperc("train", os.path.join(MODELS, "kjv-all/model.tmodel"), *small, "--data", KJV, "--steps", "20", "--eval-windows", "20", "-o", run, "--json")
         r = json.loads(p.stdout)
-        verdict("clamp_rows" in r["stress"] and r["val_ce_clamped"] != r["val_ce_g0"] and abs(r["val_ce_clamped"] / r["val_ce_g0"] - 1) < 0.2, "train: stress at its end, validation with a clamp", p.stdout)
+        verdict("clamp_rows" in r["stress"] and r["stress"]["worst_ratio"] > 0, "train: stress at its end", p.stdout)
         got, _ = tensors(os.path.join(r["checkpoint"], "weights.safetensors"))
         verdict(got["taper.scale"][0] == "F32" and got["wte.seen"][1] == [256], "train: its weights say counts and scale")
 
