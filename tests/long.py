@@ -83,10 +83,12 @@ def main():
     status, text = run(["/usr/bin/python3", "tests/run.py", "--build", "build/release"], {"LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8", "TAPERC_QUICK": "1"})
     row("quick suite under de_DE", status == 0, (re.findall(r"^\d+ passed.*$", text, re.M) or ["no result"])[-1], start)
     start = time.time()
-    status, text = run(["/usr/bin/python3", "tests/fault/kills.py", "build/release"], {"TAPERC_KILLS": "200"})
-    row("kills", status == 0, (text.strip().split("\n") or [""])[-1][:100], start)
-    if status:
-        print(text[-3000:])
+    for name, script in (("kills", "kills.py"), ("kills of training", "train_kills.py")):
+        start = time.time()
+        status, text = run(["/usr/bin/python3", "tests/fault/" + script, "build/release"], {"TAPERC_KILLS": "200"})
+        row(name, status == 0, (text.strip().split("\n") or [""])[-1][:100], start)
+        if status:
+            print(text[-3000:])
     fuzz()
     coverage()
     with open(os.path.join(ROOT, "docs/check-long.md"), "w") as f:

@@ -12,7 +12,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TAPERC = os.path.join(os.path.abspath(sys.argv[1]), "taperc")
-KILLS = int(os.environ.get("TAPERC_KILLS", "6"))
+KILLS = int(os.environ.get("TAPERC_KILLS", "2" if os.environ.get("TAPERC_QUICK") else "6"))
 STEPS = 120
 SOURCE = """model tiny(vocab = 256, d = 12, layers = 2, context = 8) {
   gate inner[layers];
