@@ -57,7 +57,8 @@ void train_put_packs(const train_emitter *e, text *out) {
   text_puts(out, "static const taper_train_pack packs[] = {\n");
   for (size_t i = 0; i < p->pack_count; i++) {
     product_shape(p, &p->packs[i], &n, &k);
-    text_printf(out, "    {%u, %llu},\n", p->packs[i].param, (unsigned long long)((n + 63) / 64 * 64 * k));
+    unsigned long long floats = (n + 63) / 64 * 64 * k;
+    text_printf(out, "    {%u, %llu},\n", p->packs[i].param, floats);
   }
   end_table(p->pack_count, out);
 }
