@@ -187,12 +187,28 @@ static void allocate(train_planner *k) {
   p->final_norm = p->anchor_target = p->table = TRAIN_NOT;
 }
 
+/* Ids are below the width of the logits and positions below the context: every one must have a row. */
+static bool check_tables(train_planner *k, const train_program *g) {
+  bool ok = true;
+  for (ir_value v = ir_first(k->m, g->entry); v.id; v = ir_next(k->m, v)) {
+    if (!ir_is(k->m, v, IR_EMBED)) continue;
+    bool positions = ir_is(k->m, ir_operand(k->m, v, 0), IR_POSITIONS);
+    int64_t rows = ir_type_of(k->m, ir_operand(k->m, v, 1)).dim[0], needed = positions ? k->p->context : k->p->vocab;
+    if (rows >= needed) continue;
+    diag_report(k->sink, DC_PLAN_SIZE, ir_loc_of(k->m, v),
+                "the table has %lld rows, but %s go up to %lld; make the table larger or '%s' smaller", (long long)rows,
+                positions ? "positions" : "ids", (long long)needed - 1, positions ? "context" : "vocab");
+    ok = false;
+  }
+  return ok;
+}
+
 static bool plan_program(train_planner *k, train_program *g) {
   k->program = g->id;
   if (!train_classify(k, g->entry)) return false;
   for (ir_value v = ir_first(k->m, g->entry); v.id; v = ir_next(k->m, v)) note_op(k, g, v);
   collect_norms(k, g);
-  return train_make_stages(k, g) && train_lay_out(k, g);
+  return check_tables(k, g) && train_make_stages(k, g) && train_lay_out(k, g);
 }
 
 static bool run(train_planner *k) {
