@@ -4,6 +4,7 @@
 
 #include "runtime/abi/train_abi.h"
 #include "runtime/memory.h"
+#include "runtime/taper.h"
 
 typedef struct gemm_chosen {
   taper_gemm_fn fn; /* NULL: the generated one */
@@ -11,10 +12,15 @@ typedef struct gemm_chosen {
   char why[192];    /* what was measured or missing; may be empty */
 } gemm_chosen;
 
-/* TAPER_GEMM_AUTO measures both for about 0.2 s; the library must be at least a tenth faster. The library is looked for
-   as libdnnl.so.3, libdnnl.so.2, or only at the path in the environment variable TAPER_LIBDNNL; TAPER_UNSUPPORTED where
-   it is asked for and absent. scratch: t->gemm_scratch floats. */
-taper_status gemm_choose(const taper_train_image *t, float *scratch, const taper_allocator *allocator,
-                         taper_gemm_choice choice, gemm_chosen *out, taper_error *error);
+/* Runs a piece of training with `gemm` (NULL: the generated one). */
+typedef struct gemm_trial {
+  void (*run)(void *arg, taper_gemm_fn gemm);
+  void *arg;
+} gemm_trial;
+
+/* TAPER_GEMM_AUTO measures both by `trial`, for half a second where one run is short; the library must be at least a
+   tenth faster. The library is looked for as libdnnl.so.3, libdnnl.so.2, or only at the path in the environment variable
+   TAPER_LIBDNNL; TAPER_UNSUPPORTED where it is asked for and absent. */
+taper_status gemm_choose(taper_gemm_choice choice, const gemm_trial *trial, gemm_chosen *out, taper_error *error);
 
 #endif

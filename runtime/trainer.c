@@ -63,10 +63,53 @@ static taper_status take_recipe(taper_trainer *t, const package *p, const taper_
   return recipe_copy(own, &t->allocator, &t->recipe, &t->recipe_block, error);
 }
 
+static void use_gemm(taper_trainer *t, taper_gemm_fn fn) {
+  for (uint32_t i = 0; i < t->threads; i++) t->ctx[i].gemm = fn;
+}
+
+/* What is measured: a program with gradients, on few windows. */
+typedef struct gemm_sample {
+  taper_trainer *t;
+  trainer_call call;
+} gemm_sample;
+
+static void run_sample(void *arg, taper_gemm_fn fn) {
+  gemm_sample *s = arg;
+  use_gemm(s->t, fn);
+  trainer_run(s->t, &s->call);
+}
+
+static taper_status make_sample(taper_trainer *t, gemm_sample *s, int32_t **out_ids, taper_error *error) {
+  const uint32_t time = t->recipe.sequence, most = time < TRAINER_SAMPLE ? TRAINER_SAMPLE / time : 1;
+  const uint32_t windows = t->recipe.batch < most ? t->recipe.batch : most;
+  int32_t *ids = memory_alloc(&t->allocator, (uint64_t)windows * time * sizeof(*ids), MEMORY_LINE);
+  if (!ids) return memory_exhausted(error, "measuring the GEMM", (uint64_t)windows * time * sizeof(*ids));
+  for (uint32_t i = 0; i < windows * time; i++) ids[i] = (int32_t)(i % t->t->vocab);
+  taper_train_program_id program = TAPER_TRAIN_WARM;
+  while (program < TAPER_TRAIN_ZERO && !t->t->programs[program].stage_count) program++;
+  trainer_gate_values(t, 1, t->gates);
+  s->t = t;
+  s->call = (trainer_call){.program = program,
+                           .tokens = ids,
+                           .targets = ids,
+                           .windows = windows,
+                           .time = time,
+                           .inv_count = 1,
+                           .gates = t->gates,
+                           .param = t->param};
+  *out_ids = ids;
+  return TAPER_OK;
+}
+
 taper_status trainer_choose_gemm(taper_trainer *t, taper_gemm_choice choice, taper_error *error) {
   gemm_chosen chosen;
-  TAPER_TRY(gemm_choose(t->t, t->scratch, &t->allocator, choice, &chosen, error));
-  for (uint32_t i = 0; i < t->threads; i++) t->ctx[i].gemm = chosen.fn;
+  gemm_sample sample = {0};
+  int32_t *ids = NULL;
+  if (choice == TAPER_GEMM_AUTO) TAPER_TRY(make_sample(t, &sample, &ids, error));
+  const taper_status status = gemm_choose(choice, &(gemm_trial){run_sample, &sample}, &chosen, error);
+  memory_free(&t->allocator, ids);
+  TAPER_TRY(status);
+  use_gemm(t, chosen.fn);
   memcpy(t->gemm, chosen.name, sizeof(t->gemm));
   trainer_log(t, TAPER_LOG_INFO, "GEMM: %s%s%s", chosen.name, chosen.why[0] ? "; " : "", chosen.why);
   return TAPER_OK;

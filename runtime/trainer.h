@@ -16,6 +16,7 @@ enum {
   TRAINER_CUT = 1 << 16,         /* elements of a parameter that are summed or updated as one unit */
   TRAINER_RING = 1 << 16,        /* recent s(h) that are kept */
   TRAINER_CALIBRATIONS = 8,      /* batches before the first step, for gates that start at 0 */
+  TRAINER_SAMPLE = 512,          /* rows of the batch that the GEMMs are measured with */
   TRAINER_KINDS = 16,            /* kinds of parameters with gradient norms of their own */
   TRAINER_CHUNK_BYTES = 64 << 20 /* of the values that are as wide as the vocabulary */
 };

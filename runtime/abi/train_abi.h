@@ -156,7 +156,7 @@ typedef struct taper_train_image {
   void (*adamw)(float *p, const float *g, float *m, float *v, uint64_t first, uint64_t last,
                 const taper_train_adamw *a);
   double (*sum_squares)(const float *x, uint64_t first, uint64_t last); /* in a fixed order */
-  /* The generated GEMM, for measuring it against a library's. scratch: gemm_scratch floats, 64-byte aligned. */
+  /* The generated GEMM, for tools that measure it. scratch: gemm_scratch floats, 64-byte aligned. */
   void (*gemm)(uint32_t form, uint32_t m, uint32_t n, uint32_t k, const float *a, uint32_t lda, const float *b,
                uint32_t ldb, float *c, uint32_t ldc, int accumulate, float *scratch);
   uint64_t gemm_scratch;

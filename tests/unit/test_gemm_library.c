@@ -1,7 +1,6 @@
 /* The choice between the generated GEMM and a library's: with none, with a stand-in that is fast or slow, and with oneDNN where
    it is installed. Each case in a process of its own: a process opens one library. */
 #include "runtime/gemm_library.h"
-#include "runtime/memory.h"
 #include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
@@ -56,25 +55,19 @@ static void build_stub(const char *name, const char *sleep_ns, char path[128]) {
   assert_int_equal(how, 0);
 }
 
-/* As slow as half a millisecond for every product. */
-static void plain_gemm(uint32_t form, uint32_t m, uint32_t n, uint32_t k, const float *a, uint32_t lda, const float *b,
-                       uint32_t ldb, float *c, uint32_t ldc, int accumulate, float *scratch) {
-  (void)form, (void)m, (void)n, (void)k, (void)a, (void)lda, (void)b, (void)ldb, (void)ldc, (void)accumulate;
-  c[0] = scratch[0];
-  nanosleep(&(struct timespec){0, 500000}, NULL);
+/* Half a millisecond, or what the library takes. */
+static void piece(void *arg, taper_gemm_fn gemm) {
+  (void)arg;
+  static float a[64], b[64], c[64];
+  if (gemm)
+    gemm(TAPER_GEMM_NN, 8, 8, 8, a, 8, b, 8, c, 8, 0);
+  else
+    nanosleep(&(struct timespec){0, 500000}, NULL);
 }
 
-static const taper_train_param params[] = {{"w", 2, {48, 96}, 1, 1, 2, "mlp_in"},
-                                           {"v", 2, {96, 48}, 1, 1, 2, "mlp_out"}};
-static const taper_train_pack packs[] = {{0, 4608}, {0, 4608}, {1, 4608}};
-static const taper_train_image image = {
-    .params = params, .param_count = 2, .packs = packs, .pack_count = 3, .gemm = plain_gemm};
-
 static gemm_chosen choose(taper_gemm_choice choice, taper_status expected, taper_error *error) {
-  taper_allocator a = memory_allocator((taper_allocator){0});
-  float scratch[16] = {0};
   gemm_chosen out;
-  if (gemm_choose(&image, scratch, &a, choice, &out, error) != expected) _exit(40);
+  if (gemm_choose(choice, &(gemm_trial){piece, NULL}, &out, error) != expected) _exit(40);
   return out;
 }
 
@@ -147,10 +140,8 @@ static void real(const char *library) {
   (void)library;
   unsetenv("TAPER_LIBDNNL");
   taper_error error = {0};
-  taper_allocator a = memory_allocator((taper_allocator){0});
-  float scratch[16] = {0};
   gemm_chosen c;
-  if (gemm_choose(&image, scratch, &a, TAPER_GEMM_LIBRARY, &c, &error) == TAPER_OK) all_forms_are_right(c.fn);
+  if (gemm_choose(TAPER_GEMM_LIBRARY, &(gemm_trial){piece, NULL}, &c, &error) == TAPER_OK) all_forms_are_right(c.fn);
 }
 
 static void the_faster_one_is_chosen(void **state) {
