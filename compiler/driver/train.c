@@ -164,7 +164,11 @@ static taper_status read_source(preparation *p) {
   front_define *defines = ARENA_ARRAY(&p->job->memory, front_define, p->options->define_count + 1);
   for (size_t i = 0; i < p->options->define_count; i++)
     defines[i] = (front_define){p->options->defines[i].name, p->options->defines[i].value};
-  p->front = (front_options){.defines = defines, .define_count = p->options->define_count, .train = true};
+  p->front = (front_options){.defines = defines,
+                             .define_count = p->options->define_count,
+                             .train = true,
+                             .steps = (int64_t)p->settings->steps,
+                             .sequence = (int64_t)p->settings->sequence};
   taper_status status = make_source(p, written, size);
   free(written);
   return status;

@@ -22,7 +22,8 @@ typedef struct front_options {
   size_t define_count;
   const front_gate *gates; /* a later entry of the same name wins; a name the model lacks is an error */
   size_t gate_count;
-  bool train; /* weights become `param`, else symbolic `const` with attribute tensor = their name */
+  bool train;              /* weights become `param`, else symbolic `const` with attribute tensor = their name */
+  int64_t steps, sequence; /* in place of the train section's; 0: as it says */
 } front_options;
 
 typedef struct front_model front_model;
@@ -48,7 +49,8 @@ typedef struct front_taper_norm {
   const char *gate;
 } front_taper_norm;
 /* The source text with `defines` as the defaults of its parameters, the calls of norms[0..norm_count) made taper norms,
-   and their gates declared where the source lacks them. Everything else, comments too, stays as it was written. */
+   their gates declared where the source lacks them, and the steps and the sequence of the options it was parsed with
+   where its own do not fit. Everything else, comments too, stays as it was written. */
 void front_rewrite(const front_model *f, const front_define *defines, size_t define_count,
                    const front_taper_norm *norms, size_t norm_count, text *out);
 /* The name for a gate that front_rewrite declares or finds: `wanted`, or one near it where that is the name of

@@ -58,6 +58,12 @@ static void edit_defaults(rewriter *r, const front_define *defines, size_t n) {
   }
 }
 
+static void edit_setting(rewriter *r, const char *name, int64_t value) {
+  for (const ast_setting *s = r->f->model.settings; s && value; s = s->next)
+    if (strcmp(s->id.text, name) == 0)
+      add_edit(r, s->value->span.begin, s->value->span.end, number_text((double)value, true, &r->memory));
+}
+
 /* ---- norms ---- */
 
 static const ast_symbol *find_symbol(const front_model *f, const char *name) {
@@ -145,6 +151,8 @@ void front_rewrite(const front_model *f, const front_define *defines, size_t def
                    const front_taper_norm *norms, size_t norm_count, text *out) {
   rewriter r = {.f = f, .norms = norms, .norm_count = norm_count};
   edit_defaults(&r, defines, define_count);
+  edit_setting(&r, "steps", f->train.new_steps);
+  edit_setting(&r, "sequence", f->train.new_sequence);
   if (norm_count) declare_gates(&r);
   for (const ast_symbol *s = f->model.symbols; s && norm_count; s = s->next)
     if (s->block) walk_body(&r, s->block->body);

@@ -28,7 +28,8 @@ typedef struct trainer {
   front_env env;
   front_train *out;
   const ast_setting *steps_setting;
-  bool any_sequence; /* also one longer than the context */
+  bool any_sequence;       /* also one longer than the context */
+  int64_t steps, sequence; /* of the command line, which win; 0: not given */
   double beta[2];
   ast_span *taper_spans; /* of each taper's gate name */
 } trainer;
@@ -190,8 +191,8 @@ static void set_tokenizer(trainer *t, const ast_setting *s) {
   if (choice == 0 && vocab && vocab < 256)
     wrong = arena_printf(t->c->memory, "bytes need a vocab of 256 or more; the model's is %lld", (long long)vocab);
   if (t->out->tokenizer_vocab && vocab && vocab != t->out->tokenizer_vocab)
-    wrong = arena_printf(t->c->memory, "the tokenizer has %lld ids, the model %lld", (long long)t->out->tokenizer_vocab,
-                         (long long)vocab);
+    wrong = arena_printf(t->c->memory, "the tokenizer has %lld ids, the model %lld; write vocab = vocab",
+                         (long long)t->out->tokenizer_vocab, (long long)vocab);
   if (!wrong) return;
   bad(t, s->value->span, wrong);
   front_note(t->c, find_symbol(t, SYM_MODEL_PARAM, "vocab")->id.span, "'vocab' is declared here");
@@ -308,9 +309,12 @@ static void set_sequence(trainer *t, const ast_setting *s) {
   int64_t context = model_int(t, "context");
   set_int(t, s, 1, FRONT_MAX_DIM, &t->out->sequence);
   if (!context || t->any_sequence || t->out->sequence <= context) return;
+  t->out->new_sequence = t->sequence;
+  if (t->sequence) return;
   bad(t, s->value->span,
-      arena_printf(t->c->memory, "a sequence of %lld is longer than the context of %lld", (long long)t->out->sequence,
-                   (long long)context));
+      arena_printf(t->c->memory,
+                   "a sequence of %lld is longer than the context of %lld; write a smaller one, or `context`",
+                   (long long)t->out->sequence, (long long)context));
   front_note(t->c, find_symbol(t, SYM_MODEL_PARAM, "context")->id.span, "'context' is declared here");
 }
 
@@ -348,6 +352,12 @@ static void read_setting(trainer *t, const ast_setting *s, const ast_setting *se
 
 /* ---- what must agree ---- */
 
+/* The times do not fit the section's steps: no error where the command line has others. */
+static bool other_steps(trainer *t) {
+  t->out->new_steps = t->steps;
+  return t->steps != 0;
+}
+
 /* In steps where the number of all steps is known or not needed; -1: unknown. */
 static double in_steps(const trainer *t, front_amount a, bool *out_share) {
   *out_share = a.percent;
@@ -356,7 +366,7 @@ static double in_steps(const trainer *t, front_amount a, bool *out_share) {
 }
 
 static void check_within(trainer *t, front_amount a, ast_span span, const char *what) {
-  if (!a.given || a.percent || !t->out->steps || a.value <= (double)t->out->steps) return;
+  if (!a.given || a.percent || !t->out->steps || a.value <= (double)t->out->steps || other_steps(t)) return;
   bad(t, span,
       arena_printf(t->c->memory, "%s is step %lld, after the last of %lld", what, (long long)a.value,
                    (long long)t->out->steps));
@@ -373,7 +383,7 @@ static void check_taper(trainer *t, const front_taper *taper, ast_span span) {
   bool start_share, end_share;
   double from = in_steps(t, start, &start_share), to = in_steps(t, end, &end_share);
   if (start_share && end_share) from = start.value, to = end.value;
-  if (from < 0 || to < 0 || from <= to) return;
+  if (from < 0 || to < 0 || from <= to || (start_share != end_share && other_steps(t))) return;
   bad(t, span, arena_printf(t->c->memory, "the taper of '%s' starts after its end", taper->gate));
 }
 
@@ -387,6 +397,8 @@ static bool short_by_option(const front_options *o) {
 void front_check_train(const front_ctx *c, const front_options *options, const front_value *params, front_train *out) {
   trainer t = {.c = c,
                .any_sequence = short_by_option(options),
+               .steps = options ? options->steps : 0,
+               .sequence = options ? options->sequence : 0,
                .env = {.ctx = c, .params = params},
                .out = out,
                .beta = {0.9, 0.95}};

@@ -38,6 +38,7 @@ typedef struct front_train {
   bool anchor;
   double anchor_weight;
   int64_t steps, batch, sequence, seed; /* 0: not said (seed: 0 too) */
+  int64_t new_steps, new_sequence;      /* the options' values, where the section's own do not fit; else 0 */
   int64_t accumulate;                   /* micro-batches of one optimizer step; 1: not said */
 } front_train;
 

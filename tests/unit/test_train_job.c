@@ -168,6 +168,47 @@ static void variants(void **state) {
   }
 }
 
+/* --steps and --seq win before the section is judged, and the checkpoints' source fits them; what fits as it is stays. */
+static void options_before_section(void **state) {
+  (void)state;
+  static const char model[] = "model m(vocab = 256, d = 8, context = 16) {\n  gate g;\n  param wte: [vocab, d];\n"
+                              "  forward(t) { return linear(taper_rms_norm(embed(t, wte), name = \"n\", gate = g), "
+                              "weight = wte); }\n}\n";
+  static const struct {
+    const char *section;
+    uint64_t steps, sequence;
+    taper_status status;
+    const char *said; /* of the source, or of the error */
+  } rows[] = {
+      {"sequence 32; steps 50;", 0, 16, TAPER_OK, "{ sequence 16; steps 50; }"},
+      {"sequence 8; steps 50;", 40, 16, TAPER_OK, "{ sequence 8; steps 50; }"},
+      {"sequence 32;", 0, 17, TAPER_INVALID, ""},
+      {"sequence 32;", 0, 0, TAPER_INVALID, ""},
+      {"steps 10; taper g(start = 20, end = 30);", 40, 0, TAPER_OK, "{ steps 40; taper"},
+      {"steps 10; schedule cosine(warmup = 20); taper g(end = 100%);", 40, 0, TAPER_OK, "{ steps 40; schedule"},
+      {"steps 10; taper g(start = 50%, end = 4);", 6, 0, TAPER_OK, "{ steps 6; taper"},
+      {"steps 40; taper g(start = 20, end = 30);", 10, 0, TAPER_INVALID, "after the last of 10; give more --steps"},
+      {"steps 10; taper g(start = 20, end = 30);", 0, 0, TAPER_INVALID, ""},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    diag_sink *sink = diag_sink_new();
+    train_job job = {0};
+    taper_error error = {0};
+    train_settings s;
+    train_settings_init(&s);
+    s.steps = rows[i].steps, s.sequence = rows[i].sequence;
+    char source[600];
+    snprintf(source, sizeof source, "%strain { %s }\n", model, rows[i].section);
+    assert_int_equal(prepare(source, &s, &job, sink, &error), rows[i].status);
+    assert_int_equal(diag_error_count(sink) != 0, rows[i].status != TAPER_OK && !error.message[0]);
+    assert_non_null(strstr(rows[i].status == TAPER_OK ? job.source : error.message, rows[i].said));
+    if (rows[i].status == TAPER_OK && rows[i].sequence) assert_int_equal(job.recipe.sequence, rows[i].sequence);
+    if (rows[i].status == TAPER_OK && rows[i].steps) assert_int_equal(job.recipe.steps, rows[i].steps);
+    train_free(&job);
+    diag_sink_free(sink);
+  }
+}
+
 /* Only what must change does; what was written compiles again, with other defaults, to the same module. */
 static void rewritten(void **state) {
   (void)state;
@@ -300,8 +341,9 @@ static void run_folders(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(initial_numbers), cmocka_unit_test(variants),
-                                     cmocka_unit_test(rewritten),       cmocka_unit_test(refusals),
-                                     cmocka_unit_test(amounts),         cmocka_unit_test(run_folders)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(initial_numbers), cmocka_unit_test(variants), cmocka_unit_test(options_before_section),
+      cmocka_unit_test(rewritten),       cmocka_unit_test(refusals), cmocka_unit_test(amounts),
+      cmocka_unit_test(run_folders)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
