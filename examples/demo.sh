@@ -14,7 +14,7 @@ median() { sed -n 's/.*"'"$1"'": *{[^}]*"median": *\([0-9.e+-]*\).*/\1/p' | head
 
 M=examples/models/kjv-all/model.tmodel
 tail -c 206893 examples/data/kjv.txt | head -c 206849 > "$W/validation.txt"
-head -c 3930958 examples/data/kjv.txt > "$W/train.txt"
+head -c 793107 examples/data/kjv.txt > "$W/train.txt" # what stands before the held-out text
 head -c 40961 "$W/validation.txt" > "$W/held-out.txt"
 START=$((STEPS / 20))
 echo "== Training $M (byte tokens, 4 layers, 218,240 parameters, all norms tapered, scale anchor) on the King James text: $STEPS steps;"

@@ -110,7 +110,7 @@ void gates_describe(model_loaded *m, const model_options *options) {
     text_put_quoted(&t, gates[i].name, strlen(gates[i].name), true);
     text_puts(&t, ": ");
     put_values(&t, gates[i].values, gates[i].count);
-    if (m->priv->has_weights && m->place.kind != MODEL_TIR && !stored_gate(m, gates[i].name) &&
+    if (!options->train && m->priv->has_weights && m->place.kind != MODEL_TIR && !stored_gate(m, gates[i].name) &&
         !given_by_option(options, gates[i].name))
       diag_report(m->priv->sink, DC_GATE_OPEN, (diag_loc){.file = diag_intern(m->priv->sink, m->priv->weights.path)},
                   "the metadata key 'taper.gates' has no value for gate '%s': taken as 1; give --gate %s=V or store it",
