@@ -181,6 +181,10 @@ static int check_options(train_run *t) {
     return cli_fail(c, CLI_USAGE,
                     "option '--eval-%s' acts on nothing without held-out data; give --val, or a --val-fraction",
                     o->eval_every ? "every" : "windows");
+  if (o->settings.schedule && strcmp(o->settings.schedule, "constant") == 0 && !isnan(o->settings.floor))
+    return cli_fail(c, CLI_USAGE, "option '--floor' acts on nothing with --schedule constant; leave it out");
+  if (o->settings.init && c->model.weights)
+    return cli_fail(c, CLI_USAGE, "option '--weights' acts on nothing with --init, which wins; give one");
   if (!o->has_eval_windows) o->eval_windows = 2048;
   struct stat s;
   if (!o->resume && stat(c->output, &s) == 0)

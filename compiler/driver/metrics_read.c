@@ -74,11 +74,14 @@ static void halve(metric_series *s) {
   s->stride *= 2;
 }
 
+/* Beyond it a value is a gap, as infinity is: the width of an axis must stay a number, and gnuplot's does not. */
+#define METRIC_LARGEST 1e300
+
 static void add_value(reading *r, double step, const char *key, double value) {
   metric_series *s = series_of(r, key);
   if (!s) return;
   metric_point p = {step, step, value, value, value, 1};
-  if (!isfinite(value)) p = (metric_point){.first = step, .last = step};
+  if (!(fabs(value) <= METRIC_LARGEST)) p = (metric_point){.first = step, .last = step};
   s->latest = value;
   metric_point *last = s->n ? &s->at[s->n - 1] : NULL;
   if (last && last->count && p.count && last->count < s->stride) {

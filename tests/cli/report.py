@@ -135,6 +135,7 @@ def damaged(root):
         "one step": [line(1)],
         "no taper": [dict(line(s), g={}) for s in range(1, 20)],
         "equal values": [dict(line(s), ce=1.0, logit_norm=0, grad_norm=0) for s in range(1, 20)],
+        "values at the end of the range": [dict(line(s), ce=1e308 * (-1) ** s, grad_norm=1e308) for s in range(1, 20)],
         "huge values": [dict(line(s), ce=1e300, grad_norm=1e-300) for s in range(1, 20)],
         "strange keys": [dict(line(s), **{"full": {"layers.<b>&\"'`$(x)\n.scale": 1.0, "grad_norm.%s%n": 2.0}}) for s in range(1, 20)],
     }

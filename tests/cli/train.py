@@ -91,6 +91,8 @@ def refusals(at):
         ("val twice", base + ["--val", data, "--val-fraction", "0.1"], 2, "give one"),
         ("eval without data", base + ["--val-fraction", "0", "--eval-every", "5"], 2, "without held-out data"),
         ("val-fraction 1", base + ["--val-fraction", "1"], 2, "option '--val-fraction'"),
+        ("a floor of a constant schedule", base + ["--schedule", "constant", "--floor", "0.1"], 2, "'--floor' acts on nothing with --schedule constant"),
+        ("init and weights", base + ["--init", m, "--weights", m], 2, "'--weights' acts on nothing with --init"),
         ("keep 0", base + ["--keep", "0"], 2, "option '--keep'"),
         ("sequence beyond the context", base + ["--seq", "33"], 1, "a sequence of 33 is longer than the model's context of 32"),
         ("no such model", [at("none.tmodel"), "--data", data, "-o", at("never")], 1, "none.tmodel: error: "),
