@@ -364,8 +364,9 @@ static void say_start(train_run *t) {
   if (j->new_norms)
     cli_note(t->c, "%zu live norms became taper norms, with gate 1: the logits are what they were", j->new_norms);
   const char *lines[] = {
-      arena_printf(&t->c->memory, "model %s, %llu parameters, %u threads, image %s, products %s, %llu MB",
-                   j->model.name, (unsigned long long)t->info.parameters, t->info.threads, t->info.image, t->info.gemm,
+      arena_printf(&t->c->memory, "model %s, %llu parameters, %u thread%s, image %s, products %s, %llu MB",
+                   j->model.name, (unsigned long long)t->info.parameters, t->info.threads,
+                   t->info.threads == 1 ? "" : "s", t->info.image, t->info.gemm,
                    (unsigned long long)(t->info.memory_bytes >> 20)),
       arena_printf(&t->c->memory, "starts from %s", j->started_from),
       arena_printf(&t->c->memory, "%llu steps of %u x %u x %u ids, warm-up %llu, %s, seed %llu",
