@@ -83,7 +83,7 @@ def trains(root):
             print("skip %s: spm_train is not installed" % what)
             continue
         out = os.path.join(root, "run%d" % i)
-        data = ["--data", text if learned else ids, "-D", "vocab=%d" % (400 if learned else 257)]
+        data = ["--data", text if learned else ids, "-D", "vocab=%d" % (400 if learned else 257)] + (["--no-stress"] if i else [])
         code, _, err = cli.run(["train", path] + data + ["-o", out, "--steps", steps] + TINY + options, seconds=300)
         if code:
             cli.report(what, "exit %d: %s" % (code, err.strip()[-500:]))
