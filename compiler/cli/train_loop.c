@@ -14,10 +14,15 @@ enum { CALIBRATION_BATCHES = 8 };
 
 static volatile sig_atomic_t caught;
 
-static void on_signal(int number) { caught = number; }
+/* The next one of either kind ends the process. */
+static void on_signal(int number) {
+  caught = number;
+  signal(SIGINT, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
+}
 
 void train_watch_signals(void) {
-  struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+  struct sigaction act = {.sa_handler = on_signal};
   sigemptyset(&act.sa_mask);
   sigaction(SIGINT, &act, NULL);
   sigaction(SIGTERM, &act, NULL);

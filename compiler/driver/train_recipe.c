@@ -119,8 +119,8 @@ static taper_status add_schedule(recipe_maker *k, const gate_use *gate, const fr
   if (gate->least != 1)
     return TAPER_FAIL(
         k->error, TAPER_INVALID,
-        "%s: gate '%s' is %s in the weights, and a schedule begins at 1; give --variant baseline to leave the "
-        "gates as they are, or --gate %s=1",
+        "%s: gate '%s' is %s in the weights, and a schedule begins at 1; give --gate %s=1, or, to leave the gates "
+        "as they are, --variant baseline (an option of train)",
         path_of(k), gate->name, gate->least == 0 ? "0" : "below 1", gate->name);
   taper_gate_schedule s = {.gate = gate->name, .ema = t->ema, .inv_sigma = t->inv_sigma};
   if (t->kind == TAPER_STEP) {

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import lib_cli as cli  # noqa: E402
@@ -253,6 +254,7 @@ def starts(at):
     cli.expect("logits bit-equal again", ["check", live, at("plain", "checkpoint-1"), "--json"], 0, stdout=re.compile(rb'"max_abs": 0,'), env=at.env)
     done = cli.write_model(at("tapered"), gates={"internal": 0, "final": 0})
     train("weights whose gates are 0 cannot taper again", at, [done, "-o", at("again")] + args, 1, "gate 'internal' is 0 in the weights, and a schedule begins at 1")
+    cli.expect("and compile says how", ["compile", done, "--for", "both", "-o", at("again.tpack")], 1, "give --gate internal=1, or, .* --variant baseline .an option of train", env=at.env)
     train("but go on without norms", at, [done, "-o", at("on"), "--variant", "baseline"] + args[:-2])
     same("with gates 0", steps(at("on"))[0]["g"], {"internal": 0, "final": 0})
     train("a shape that does not fit", at, [at("tiny.tmodel"), "-D", "ff=20", "--init", live, "-o", at("wrong")] + args, 1, "shape .* in the file")
@@ -291,6 +293,27 @@ def signals(at):
         p.kill()
     last = steps(run)[-1]["step"]
     cli.report("SIGTERM ends with a checkpoint", (p.returncode != 3 or "stopped by SIGTERM after step %d" % last not in err or not os.path.exists(os.path.join(run, "checkpoint-%d" % last, "manifest.json"))) and err)
+    # one step of minutes: the first signal waits for its end, the second does not, of whichever kind it is
+    run = at("twice")
+    args = ["train", at("tiny.tmodel"), "--data", at("text.txt"), "-o", run, "--steps", "1", "--accumulate", "65536", "--batch", "64", "--seq", "8", "-t", "1"]
+    p = subprocess.Popen([cli.TAPERC] + args, env=dict(os.environ, **at.env), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(1200):
+            if p.poll() is not None or os.path.exists(os.path.join(run, "metrics.jsonl")):
+                break
+            time.sleep(0.1)
+        time.sleep(0.5)
+        p.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        waits = p.poll() is None
+        p.send_signal(signal.SIGTERM)
+        p.wait(10)
+        cli.report("a second signal of another kind ends at once", (not waits or p.returncode != -signal.SIGTERM) and "%s, exit %s" % (waits, p.returncode))
+    except subprocess.TimeoutExpired:
+        cli.report("a second signal of another kind ends at once", "it went on")
+    finally:
+        p.kill()
+        p.wait()
 
 
 def full_disk(at):
