@@ -362,7 +362,8 @@ static void say_start(train_run *t) {
                 g->kind == TAPER_GATE_STEP ? "every" : "to", second);
   }
   if (j->new_norms)
-    cli_note(t->c, "%zu live norms became taper norms, with gate 1: the logits are what they were", j->new_norms);
+    cli_note(t->c, "%zu live norm%s, with gate 1: the logits are what they were", j->new_norms,
+             j->new_norms == 1 ? " became a taper norm" : "s became taper norms");
   const char *lines[] = {
       arena_printf(&t->c->memory, "model %s, %llu parameters, %u thread%s, image %s, products %s, %llu MB",
                    j->model.name, (unsigned long long)t->info.parameters, t->info.threads,

@@ -48,7 +48,7 @@ class Ours:
         """tokens/s of each step but the first two."""
         self.runs += 1
         out = os.path.join(self.root, "run%d" % self.runs)
-        p = subprocess.run([self.taperc, "train", self.models[kind], "--data", self.data, "-o", out, "--steps", str(steps + 2)] + self.sizes + self.rest, capture_output=True, text=True)
+        p = subprocess.run([self.taperc, "train", self.models[kind], "--data", self.data, "-o", out, "--steps", str(steps + 2), "--no-stress", "--eval-windows", "8"] + self.sizes + self.rest, capture_output=True, text=True)
         if p.returncode:
             raise RuntimeError("taperc train: exit %d: %s" % (p.returncode, p.stderr.strip()[-600:]))
         lines = [json.loads(x) for x in open(os.path.join(out, "metrics.jsonl"))]
