@@ -222,10 +222,11 @@ static taper_status make_numbers(recipe_maker *k) {
   r->clip = either(s->clip, f->clip), r->floor = either(s->floor, f->floor);
   r->schedule = lr_schedule(k);
   if (r->schedule == TAPER_LR_CONSTANT && !isnan(s->floor))
-    return TAPER_FAIL(k->error, TAPER_INVALID,
-                      "%s: the schedule of its train section is constant: --floor acts on nothing; leave it out, or give "
-                      "another --schedule",
-                      path_of(k));
+    return TAPER_FAIL(
+        k->error, TAPER_INVALID,
+        "%s: the schedule of its train section is constant: --floor acts on nothing; leave it out, or give "
+        "another --schedule",
+        path_of(k));
   r->warmup = train_amount(s->warmup.given ? s->warmup : f->warmup, r->steps);
   if (r->sequence > context)
     return TAPER_FAIL(
