@@ -6,9 +6,10 @@
 
 /* log sum exp(x) over n numbers, the largest taken out first. */
 static double log_sum_exp(const double *x, int64_t n) {
-  double largest = x[0], sum = 0;
+  double largest = x[0];
   for (int64_t i = 1; i < n; i++) largest = x[i] > largest ? x[i] : largest;
-  for (int64_t i = 0; i < n; i++) sum += exp(x[i] - largest);
+  double sum = exp(x[0] - largest);
+  for (int64_t i = 1; i < n; i++) sum += exp(x[i] - largest);
   return log(sum) + largest;
 }
 
