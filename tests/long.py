@@ -78,7 +78,7 @@ def coverage():
 def main():
     begin = time.time()
     suite("asan", 6, {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"})
-    suite("clang", 3)
+    suite("clang", 3, {"TAPERC_LONG": "1"})
     start = time.time()
     status, text = run(["/usr/bin/python3", "tests/run.py", "--build", "build/release"], {"LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8", "TAPERC_QUICK": "1"})
     row("quick suite under de_DE", status == 0, (re.findall(r"^\d+ passed.*$", text, re.M) or ["no result"])[-1], start)

@@ -2,9 +2,11 @@
 """Runs the test groups and counts: the last line is `N passed, N failed, N skipped`.
 
 A group is a command; it prints lines `ok NAME`, `not ok NAME: why`, `skip NAME: why` (the project's own scripts), cmocka's or lit's words.
+Two groups run at a time: most of the time is that of compilers, one thread each; the group named first begins first.
 A group that needs a missing tool or oracle is skipped with one line (in CI, where CI=true, that fails).
 """
 import argparse
+import concurrent.futures
 import glob
 import os
 import re
@@ -14,6 +16,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIT = "/usr/lib/llvm-14/build/utils/lit/lit.py"
+LONGEST = ("unit/test_train_plan", "cli/recipes", "cli/train", "numerics/train", "numerics/models", "numerics/kernels", "numerics/kjv")  # begin first
 
 
 class Count:
@@ -51,7 +54,8 @@ def count_lines(text):
     return len(re.findall(r"^ok ", text, re.M)), len(bad), len(re.findall(r"^skip ", text, re.M)), bad
 
 
-def run_group(name, command, counter, env, count, seconds):
+def run_group(name, command, counter, env, seconds):
+    """(its lines, what counter found); runs in a thread of its own."""
     start = time.time()
     try:
         p = subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds)
@@ -63,12 +67,19 @@ def run_group(name, command, counter, env, count, seconds):
         failed, bad = 1, ["%s (exit %d)" % (name, status)]
     if status == 0 and passed + failed + skipped == 0:
         failed, bad = 1, [name + ": ran no test"]
-    count.add(passed, failed, skipped, ["%s: %s" % (name, b) for b in bad])
-    print("%-28s %5d passed %3d failed %3d skipped %6.1f s" % (name, passed, failed, skipped, time.time() - start), flush=True)
-    for line in re.findall(r"^skip .*", text, re.M):
-        print("    " + line)
+    lines = ["%-28s %5d passed %3d failed %3d skipped %6.1f s" % (name, passed, failed, skipped, time.time() - start)]
+    lines += ["    " + line for line in re.findall(r"^skip .*", text, re.M)]
     if failed:
-        sys.stdout.write("\n".join("    " + line for line in text.splitlines()[-120:]) + "\n")
+        lines += ["    " + line for line in text.splitlines()[-120:]]
+    return lines, (passed, failed, skipped, ["%s: %s" % (name, b) for b in bad])
+
+
+def run_groups(groups, env, jobs, count):
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for done in concurrent.futures.as_completed([pool.submit(run_group, name, command, counter, env, seconds) for name, command, counter, seconds in groups]):
+            lines, found = done.result()
+            print("\n".join(lines), flush=True)
+            count.add(*found)
 
 
 def skip_group(name, why, count):
@@ -83,6 +94,7 @@ def main():
     a = argparse.ArgumentParser()
     a.add_argument("--build", default="build/release")
     a.add_argument("--quick", action="store_true")
+    a.add_argument("-j", "--jobs", type=int, default=2, help="groups at a time")
     a.add_argument("--only", help="run groups whose name holds this")
     a.add_argument("--slow-factor", type=float, default=1.0, help="for sanitizer builds: multiplies the hang guards")
     o = a.parse_args()
@@ -106,35 +118,32 @@ def main():
     def wanted(name):
         return not o.only or o.only in name
 
+    groups = []
     for test in sorted(glob.glob(os.path.join(ROOT, "tests/unit/test_*.c"))):
         name = os.path.basename(test)[:-2]
         program = os.path.join(build, "tests/unit", name)
         if not wanted("unit/" + name):
             continue
         if os.path.exists(program):
-            run_group("unit/" + name, [program], count_cmocka, env, count, guard)
+            groups.append(("unit/" + name, [program], count_cmocka, guard))
         else:
             count.add(0, 1, 0, ["unit/%s: is not built; run make all unit" % name])
     if wanted("lit"):
         if os.path.exists(LIT):
             rooms = [os.path.join("tests", d) for d in ("front", "ir", "passes", "schedule", "emit", "cli")]
-            run_group("lit", ["/usr/bin/python3", LIT, "-v", "-j2", "--timeout=%d" % (120 * o.slow_factor)] + [r for r in rooms if glob.glob(os.path.join(ROOT, r, "**", "*.t*"), recursive=True)], count_lit, env, count, guard * 3)
+            groups.append(("lit", ["/usr/bin/python3", LIT, "-v", "-j2", "--timeout=%d" % (120 * o.slow_factor)] + [r for r in rooms if glob.glob(os.path.join(ROOT, r, "**", "*.t*"), recursive=True)], count_lit, guard * 3))
         else:
             skip_group("lit", "llvm-14-tools is not installed; run make setup-check", count)
-    scripts = sorted(glob.glob(os.path.join(ROOT, "tests/cli/*.py")) + glob.glob(os.path.join(ROOT, "tests/front/*.py"))
-                     + glob.glob(os.path.join(ROOT, "tests/fault/*.py")) + glob.glob(os.path.join(ROOT, "tests/device/*.py")))
-    for script in scripts:
-        name = os.path.relpath(script, os.path.join(ROOT, "tests"))[:-3]
-        if wanted(name):
-            run_group(name, [python, script, build], count_lines, env, count, guard * 3)
-    for script in sorted(glob.glob(os.path.join(ROOT, "tests/numerics/*.py")) + glob.glob(os.path.join(ROOT, "tests/formats/*.py"))):
-        name = os.path.relpath(script, os.path.join(ROOT, "tests"))[:-3]
-        if not wanted(name) or os.path.basename(script).startswith("lib_"):
-            continue
-        if has_numpy:
-            run_group(name, [python, script, build], count_lines, env, count, guard * 3)
-        else:
-            skip_group(name, "NumPy and safetensors are not there; run make setup-check with PyPI in reach", count)
+    for room in ("cli", "front", "fault", "device", "numerics", "formats"):
+        for script in sorted(glob.glob(os.path.join(ROOT, "tests", room, "*.py"))):
+            name = os.path.relpath(script, os.path.join(ROOT, "tests"))[:-3]
+            if not wanted(name) or os.path.basename(script).startswith("lib_"):
+                continue
+            if has_numpy or room not in ("numerics", "formats"):
+                groups.append((name, [python, script, build], count_lines, guard * 3))
+            else:
+                skip_group(name, "NumPy and safetensors are not there; run make setup-check with PyPI in reach", count)
+    run_groups(sorted(groups, key=lambda group: group[0] not in LONGEST), env, o.jobs, count)
     for b in count.bad:
         print("FAILED " + b)
     print("%d passed, %d failed, %d skipped" % (count.passed, count.failed, count.skipped))

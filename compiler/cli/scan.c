@@ -11,6 +11,8 @@ typedef struct scan_own {
 
 enum { KEY_DATA = 3000, KEY_STRESS };
 
+#define FEW_POSITIONS 256 /* one window of the scan */
+
 static const struct argp_option options[] = {
     {"data", KEY_DATA, "FILE", 0, "text, or ids: NAME.ids (text), NAME.u16, NAME.u32 (little endian)", 0},
     {"stress", KEY_STRESS, NULL, 0,
@@ -50,7 +52,7 @@ static int write_copy(cli *c, const model_place *place, const build_opened *b, c
   taper_error error = {0};
   model_loaded m = {0};
   runner_sample sample = stress->calm;
-  scan_copy_result r;
+  scan_copy_result r = {0};
   diag_sink *quiet = diag_sink_new();
   taper_status status = TAPER_OK;
   if (!sample.positions)
@@ -116,6 +118,9 @@ static int scan(cli *c, const scan_own *o, const model_place *place, build_opene
   text t = {0};
   json_out j = {0};
   int bad = run_norms(c, place, data, &norms);
+  if (!bad && norms.calibrated < FEW_POSITIONS)
+    cli_warn(c, "calibrated on %llu position%s: too few to judge by; give more text", (unsigned long long)norms.calibrated,
+             norms.calibrated == 1 ? "" : "s");
   if (!bad && o->stress) bad = run_stress(c, place, data, &stress);
   if (!bad && c->output) bad = write_copy(c, place, b, data, &stress);
   if (!bad && c->json) {

@@ -1,6 +1,7 @@
 /* Weights -> the module's constants: each tensor once, shapes checked, nothing missing, nothing left over. */
 #include "compiler/driver/model_priv.h"
 #include "runtime/base/hash.h"
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -171,29 +172,50 @@ static taper_status bind_extern(model_loaded *m, ir_value v, const char *file, c
 /* ---- all of them ---- */
 
 /* What later commands store beside the weights: how often an id was read in training. */
-static bool is_seen(const weight_set *set, const weight *w) {
+static bool take_seen(model_loaded *m, const weight_set *set, const weight *w) {
   const st_tensor *t = w->tensor;
   size_t n = strlen(t->name);
   char table[512];
-  if (n < 6 || n >= sizeof table || strcmp(t->name + n - 5, ".seen") != 0 || t->dtype != ST_I64 || t->rank != 1)
-    return false;
+  if (n < 6 || n >= sizeof table || strcmp(t->name + n - 5, ".seen") != 0) return false;
   memcpy(table, t->name, n - 5);
   table[n - 5] = 0;
   const weight *of = weights_find(set, table);
-  return of && of->tensor->rank == 2 && of->tensor->shape[0] == t->shape[0];
+  if (!of || of->tensor->rank != 2) return false;
+  bool sound = t->dtype == ST_I64 && t->rank == 1 && t->shape[0] == of->tensor->shape[0];
+  double times = 0;
+  for (uint64_t i = 0; sound && i < t->elements; i++) {
+    st_read_f64(t, i, 1, &times);
+    sound = times >= 0;
+  }
+  if (!sound) {
+    diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, w->file),
+                "tensor '%s': must be I64 [%" PRIu64 "], how often each id was read, none below 0; remove it, or let "
+                "taperc scan -o write it",
+                t->name, of->tensor->shape[0]);
+    return true;
+  }
+  if (!m->seen) m->seen = t;
+  diag_remark(m->priv->sink, "model", false, at_file(m, w->file),
+              "tensor '%s' says how often each id was read in training", t->name);
+  return true;
 }
 
 /* Median and 99.9 % of the residual scale before the head, as training or a scan measured them. */
 static bool take_scale(model_loaded *m, const weight *w) {
   const st_tensor *t = w->tensor;
-  double v[2];
-  if (strcmp(t->name, "taper.scale") != 0 || t->dtype != ST_F32 || t->rank != 1 || t->elements != 2) return false;
-  st_read_f64(t, 0, 2, v);
-  bool sound = v[0] > 0 && v[1] >= v[0] && isfinite(v[1]);
-  if (sound) m->scale_median = v[0], m->scale_high = v[1];
-  diag_remark(m->priv->sink, "model", !sound, at_file(m, w->file),
-              sound ? "tensor 'taper.scale' says how large the residual stream is before the head"
-                    : "tensor 'taper.scale' holds no two rising positive numbers and is not used");
+  double v[2] = {0};
+  if (strcmp(t->name, "taper.scale") != 0) return false;
+  bool sound = t->dtype == ST_F32 && t->rank == 1 && t->elements == 2;
+  if (sound) st_read_f64(t, 0, 2, v);
+  if (!sound || !(v[0] > 0 && v[1] >= v[0] && isfinite(v[1]))) {
+    diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, w->file),
+                "tensor 'taper.scale': must be F32 [2], the median and the 99.9 %% of the residual scale, positive and "
+                "rising; remove it, or let taperc scan -o write it");
+    return true;
+  }
+  m->scale_median = v[0], m->scale_high = v[1];
+  diag_remark(m->priv->sink, "model", false, at_file(m, w->file),
+              "tensor 'taper.scale' says how large the residual stream is before the head");
   return true;
 }
 
@@ -201,13 +223,7 @@ static void report_unread(model_loaded *m) {
   weight_set *set = &m->priv->weights;
   size_t cursor = 0;
   for (const weight *w; (w = weights_unconsumed(set, &cursor));) {
-    if (is_seen(set, w)) {
-      if (!m->seen) m->seen = w->tensor;
-      diag_remark(m->priv->sink, "model", false, at_file(m, w->file),
-                  "tensor '%s' says how often each id was read in training", w->tensor->name);
-      continue;
-    }
-    if (take_scale(m, w)) continue;
+    if (take_seen(m, set, w) || take_scale(m, w)) continue;
     diag_report(m->priv->sink, DC_WEIGHTS, at_file(m, w->file),
                 "tensor '%s': nothing in the model reads it; remove it, or name it in the model", w->tensor->name);
   }

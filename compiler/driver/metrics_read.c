@@ -83,10 +83,12 @@ static void add_value(reading *r, double step, const char *key, double value) {
   metric_point p = {step, step, value, value, value, 1};
   if (!(fabs(value) <= METRIC_LARGEST)) p = (metric_point){.first = step, .last = step};
   s->latest = value;
-  metric_point *last = s->n ? &s->at[s->n - 1] : NULL;
-  if (last && last->count && p.count && last->count < s->stride) {
-    join(last, &p);
-    return;
+  if (s->n) {
+    metric_point *last = &s->at[s->n - 1];
+    if (last->count && p.count && last->count < s->stride) {
+      join(last, &p);
+      return;
+    }
   }
   if (s->n == 2 * METRIC_POINTS) halve(s);
   s->at[s->n++] = p;
@@ -164,18 +166,19 @@ static size_t append_key(reading *r, size_t at, json_event e) {
 
 /* Every number of a nested value; the scanner bounds the depth. */
 static void read_value(reading *r, line_values *line, json_event v, size_t length) {
-  size_t lengths[JSON_MAX_DEPTH + 1], index[JSON_MAX_DEPTH + 1];
-  char open[JSON_MAX_DEPTH + 1];
+  size_t lengths[JSON_MAX_DEPTH + 1] = {0}, index[JSON_MAX_DEPTH + 1] = {0};
+  char open[JSON_MAX_DEPTH + 1] = {0};
   size_t depth = 0;
   size_t now = length;
   for (;; v = json_scan_next(&r->scan)) {
     if (v.kind == JS_ERROR || v.kind == JS_END) return;
-    if (v.kind == JS_KEY) {
+    if (v.kind == JS_KEY && depth) {
       now = lengths[depth - 1] < KEY_BYTES ? append_key(r, lengths[depth - 1], v) : KEY_BYTES;
       continue;
     }
     if (v.kind == JS_OBJECT_END || v.kind == JS_ARRAY_END) {
-      if (--depth == 0) return;
+      if (depth < 2) return;
+      depth--;
       continue;
     }
     if (depth && open[depth - 1] == '[') {
@@ -192,7 +195,7 @@ static void read_value(reading *r, line_values *line, json_event v, size_t lengt
     }
     if (v.kind == JS_OBJECT || v.kind == JS_ARRAY) {
       lengths[depth] = now, index[depth] = 0, open[depth] = v.kind == JS_ARRAY ? '[' : '{';
-      depth++;
+      if (++depth > JSON_MAX_DEPTH) return;
       continue;
     }
     double value = (double)NAN;

@@ -111,6 +111,7 @@ static taper_status choose_contexts(stress *s, uint32_t context, taper_error *er
   stress_result *r = s->r;
   uint64_t count = corpus_count(s->o->data, s->o->part);
   if (count < 2) return TAPER_FAIL(error, TAPER_INVALID, "the data has fewer than 2 ids; give more");
+  if (!context || !s->vocab) return TAPER_FAIL(error, TAPER_INVALID, "the model has no context or no vocabulary");
   r->next = context < MOST_NEXT ? context : MOST_NEXT;
   while (r->next > 4 && (uint64_t)r->next * s->vocab > BUDGET) r->next--;
   if (r->next > count - 1) r->next = (uint32_t)(count - 1);

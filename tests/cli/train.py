@@ -197,6 +197,8 @@ def resumes(at):
     run = at("done")
     shutil.copytree(whole, run)
     train("a finished run", at, args + [run, "--resume"], 0, "checkpoint-12: the run is complete")
+    said = b"val_ce            %.6f\n" % steps(whole)[-1]["val_ce"]
+    cli.expect("a finished run says its loss", ["train"] + args + [run, "--resume"], 0, stdout=re.compile(re.escape(said)), env=at.env)
     same("nothing is added", strip(metrics(run)), strip(metrics(whole)))
 
 

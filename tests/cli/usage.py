@@ -123,6 +123,11 @@ def files(root, m):
     yield "unknown parameter", ["compile", m, "-D", "layerz=2"], 1, "layerz"
     yield "a tensor too few", ["compile", model("few", items=without("layers.0.mlp.up.weight"))], 1, r"weights.safetensors: error: tensor 'layers.0.mlp.up.weight': is missing.*; "
     yield "a tensor too many", ["compile", model("many", items=dict(w, extra=("F32", [1], b"\0\0\0\0")))], 1, "error: tensor 'extra': nothing in the model reads it; "
+    for what, item in (("type", ("F64", [2], b"\0" * 16)), ("shape", ("F32", [1], b"\0" * 4)), ("sign", ("F32", [2], struct.pack("<2f", -1, 1))), ("NaN", ("F32", [2], struct.pack("<2f", 1, float("nan")))), ("order", ("F32", [2], struct.pack("<2f", 2, 1)))):
+        yield "taper.scale of the wrong " + what, ["compile", model("scale" + what, items=dict(w, **{"taper.scale": item}))], 1, r"tensor 'taper.scale': must be F32 \[2\], .*positive and rising; remove it"
+    rows = w["wte"][1][0]
+    for what, item in (("type", ("I32", [rows], b"\0" * 4 * rows)), ("shape", ("I64", [rows - 1], b"\0" * 8 * (rows - 1))), ("sign", ("I64", [rows], b"\xff" * 8 * rows))):
+        yield "wte.seen of the wrong " + what, ["compile", model("seen" + what, items=dict(w, **{"wte.seen": item}))], 1, r"tensor 'wte.seen': must be I64 \[%d\], .*none below 0; remove it" % rows
     yield "a wrong shape", ["compile", model("shape", items=dict(w, **{"norm.taper_c": ("F32", [2], b"\0" * 8)}))], 1, r"tensor 'norm.taper_c': shape \[2\] in the file, \[1\] in the model; "
     yield "integers as weights", ["compile", model("ints", items=dict(w, **{"norm.taper_c": ("I32", [1], b"\0" * 4)}))], 1, "tensor 'norm.taper_c'"
     nan = struct.pack("<16f", *([1.0] * 3 + [float("nan")] * 2 + [float("inf")] + [1.0] * 10))

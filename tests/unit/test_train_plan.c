@@ -154,13 +154,13 @@ static void test_rules(void **state) {
 
 static void test_soups(void **state) {
   (void)state;
-  const uint64_t seeds = getenv("TAPERC_QUICK") ? 1 : 12;
+  const uint64_t seeds = getenv("TAPERC_QUICK") ? 1 : getenv("TAPERC_LONG") ? 12 : 4;
   for (uint64_t seed = 1; seed <= seeds; seed++) check_graph(soup_make(seed), seed);
 }
 
 static void test_random_graphs(void **state) {
   (void)state;
-  const uint64_t seeds = getenv("TAPERC_QUICK") ? 1 : 6;
+  const uint64_t seeds = getenv("TAPERC_QUICK") ? 1 : getenv("TAPERC_LONG") ? 6 : 3;
   for (uint64_t seed = 1; seed <= seeds; seed++) {
     graph_options o = {.seed = seed, .layer_form = seed & 1, .tied = seed & 2, .probes = seed & 4, .train = true};
     ir_module *m = graph_make(o);
