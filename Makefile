@@ -29,13 +29,15 @@ ALL_LDFLAGS := $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 
 # one static library per room
 ROOMS := runtime/base compiler/diag compiler/front compiler/ir compiler/analysis compiler/passes compiler/formats \
-         compiler/schedule compiler/emit compiler/driver compiler/cli runtime runtime/text
+         compiler/schedule compiler/emit compiler/driver compiler/cli runtime runtime/text cuda cuda/sim
 srcs = $(sort $(wildcard $(1)/*.c))
 objs = $(patsubst %.c,$(B)/%.o,$(call srcs,$(1)))
 lib  = $(B)/lib$(subst /,_,$(1)).a
 
 .PHONY: all
-all: $(B)/taperc $(B)/libtaper.so
+# what executes CUDA (opened by libtaper when it is asked for), and what stands in for the driver with no GPU
+CUDA_SO := $(if $(wildcard cuda/*.c),$(B)/libtaper-cuda.so) $(if $(wildcard cuda/sim/*.c),$(B)/libtaper-sim.so)
+all: $(B)/taperc $(B)/libtaper.so $(CUDA_SO)
 
 define room_rule
 $(call lib,$(1)): $(call objs,$(1)) $(if $(filter compiler/front,$(1)),$(B)/grammar/tmodel.tab.o $(B)/grammar/tmodel.lex.o) $(if $(filter compiler/emit,$(1)),$(B)/templates/embedded.o)
@@ -63,7 +65,7 @@ $(B)/grammar/tmodel.lex.o: $(B)/grammar/tmodel.lex.c $(B)/grammar/tmodel.tab.h
 $(call objs,compiler/front): | $(B)/grammar/tmodel.tab.h
 
 # templates (and abi.h, which heads every emitted source) are carried inside the compiler
-TEMPLATES := $(sort $(wildcard templates/cpu/*.c templates/cpu/*.h templates/cpu/train/*.h)) runtime/abi/abi.h runtime/abi/train_abi.h
+TEMPLATES := $(sort $(wildcard templates/cpu/*.c templates/cpu/*.h templates/cpu/train/*.h templates/cuda/*.cu templates/cuda/*.cuh)) runtime/abi/abi.h runtime/abi/train_abi.h runtime/abi/cuda_abi.h
 $(B)/templates/embedded.c: $(TEMPLATES) tests/lint/embed.sh
 	@mkdir -p $(@D)
 	$(Q)sh tests/lint/embed.sh $(TEMPLATES) > $@.tmp && mv $@.tmp $@
@@ -72,12 +74,18 @@ $(B)/templates/embedded.o: $(B)/templates/embedded.c
 
 RUNTIME_LIBS := $(call lib,runtime) $(call lib,runtime/text) $(call lib,runtime/base)
 COMPILER_LIBS := $(call lib,compiler/driver) $(call lib,compiler/emit) $(call lib,compiler/schedule) $(call lib,compiler/passes) \
-  $(call lib,compiler/analysis) $(call lib,compiler/front) $(call lib,compiler/formats) $(call lib,compiler/ir) $(call lib,compiler/diag)
+  $(call lib,compiler/analysis) $(call lib,compiler/front) $(call lib,compiler/formats) $(call lib,compiler/ir) $(call lib,compiler/diag) $(call lib,cuda)
 
 $(B)/libtaper.so: $(RUNTIME_LIBS)
 	$(Q)$(CC) -shared -o $@ -Wl,-soname,libtaper.so.0 -Wl,--whole-archive $(call lib,runtime) $(call lib,runtime/text) -Wl,--no-whole-archive \
 	  $(call lib,runtime/base) $(ALL_LDFLAGS) -lm -lpthread
 	@ln -sf libtaper.so $(B)/libtaper.so.0
+$(B)/libtaper-cuda.so: $(call lib,cuda) $(RUNTIME_LIBS)
+	$(Q)$(CC) -shared -o $@ -Wl,-soname,libtaper-cuda.so -Wl,--whole-archive $(call lib,cuda) -Wl,--no-whole-archive \
+	  $(RUNTIME_LIBS) $(ALL_LDFLAGS) -lm -lpthread -ldl
+$(B)/libtaper-sim.so: $(call lib,cuda/sim) $(call lib,runtime/base)
+	$(Q)$(CC) -shared -o $@ -Wl,-soname,libtaper-sim.so -Wl,--whole-archive $(call lib,cuda/sim) -Wl,--no-whole-archive \
+	  $(call lib,runtime/base) $(ALL_LDFLAGS) -lm -lpthread
 $(B)/taperc: $(call lib,compiler/cli) $(COMPILER_LIBS) $(RUNTIME_LIBS)
 	$(Q)$(CC) -o $@ -Wl,--start-group $^ -Wl,--end-group $(ALL_LDFLAGS) -ljansson -lm -lpthread -ldl
 

@@ -119,8 +119,8 @@ static int scan(cli *c, const scan_own *o, const model_place *place, build_opene
   json_out j = {0};
   int bad = run_norms(c, place, data, &norms);
   if (!bad && norms.calibrated < FEW_POSITIONS)
-    cli_warn(c, "calibrated on %llu position%s: too few to judge by; give more text", (unsigned long long)norms.calibrated,
-             norms.calibrated == 1 ? "" : "s");
+    cli_warn(c, "calibrated on %llu position%s: too few to judge by; give more text",
+             (unsigned long long)norms.calibrated, norms.calibrated == 1 ? "" : "s");
   if (!bad && o->stress) bad = run_stress(c, place, data, &stress);
   if (!bad && c->output) bad = write_copy(c, place, b, data, &stress);
   if (!bad && c->json) {

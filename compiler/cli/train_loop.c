@@ -205,7 +205,7 @@ static taper_status run_steps(train_run *t, taper_error *error) {
     TAPER_TRY(one_step(t, error));
     if (wants_checkpoint(t)) TAPER_TRY(save(t, error));
   }
-  if (t->info.step < t->recipe.steps) return save(t, error); /* a signal came before the first step */
+  if (t->info.step < t->recipe.steps) return save(t, error);             /* a signal came before the first step */
   if (t->val_windows && isnan(t->val.ce)) TAPER_TRY(validate(t, error)); /* it had been complete before */
   return train_put_event(t, t->info.step, "end", error);
 }

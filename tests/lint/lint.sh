@@ -9,8 +9,8 @@ format() { git ls-files '*.c' '*.h' '*.cpp' | grep -v '^templates/' | xargs clan
 structure() { /usr/bin/python3 tests/lint/structure.py; }
 diagnostics() { sh tests/lint/diagnostics_doc.sh | diff -u docs/diagnostics.md - ; }
 static_checks() { cppcheck -q -j2 --std=c11 --error-exitcode=1 --inline-suppr --suppressions-list=tests/lint/cppcheck.txt -I. -I"$B" -D_GNU_SOURCE -DTAPER_VERSION_TEXT='""' \
-  --enable=warning,performance,portability compiler runtime examples; }
-tidy() { git ls-files 'compiler/*.c' 'runtime/*.c' | xargs -P2 -n6 sh -c 'clang-tidy-14 --quiet --warnings-as-errors="*" "$@" -- -std=c11 -D_GNU_SOURCE -DTAPER_VERSION_TEXT="\"\"" -I. -I"$0" 2>/dev/null' "$B" | grep -E "error:|warning:" | sort -u | head -60 | { ! grep .; }; }
+  --enable=warning,performance,portability compiler runtime cuda examples; }
+tidy() { git ls-files 'compiler/*.c' 'runtime/*.c' 'cuda/*.c' | xargs -P2 -n6 sh -c 'clang-tidy-14 --quiet --warnings-as-errors="*" "$@" -- -std=c11 -D_GNU_SOURCE -DTAPER_VERSION_TEXT="\"\"" -I. -I"$0" 2>/dev/null' "$B" | grep -E "error:|warning:" | sort -u | head -60 | { ! grep .; }; }
 clang_build() { make -s -j2 VARIANT=clang CFLAGS=-Werror all 2>&1 | tail -30 | { ! grep -E 'warning|error'; }; }
 gcc_build() { make -s -j2 CFLAGS= all 2>&1 | { ! grep -E 'warning:'; }; }
 # the rooms are archives: of two functions of one name the linker would silently take the first

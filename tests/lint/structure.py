@@ -19,10 +19,13 @@ MAY = {
     "compiler/formats": {"compiler/diag"},
     "compiler/schedule": {"compiler/analysis", "compiler/ir", "compiler/diag"},
     "compiler/emit": {"compiler/schedule", "compiler/analysis", "compiler/ir", "compiler/diag", "templates", "compiler/passes/pass.h"},
-    "compiler/driver": {"compiler", "runtime/taper.h", "runtime/bench.h", "runtime/recipe.h", "runtime/text"},
-    "compiler/cli": {"compiler/driver", "compiler/diag", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/passes.def", "compiler/formats", "runtime/taper.h", "runtime/text", "runtime/bench.h", "runtime/package.h"},
+    "compiler/driver": {"compiler", "runtime/taper.h", "runtime/bench.h", "runtime/recipe.h", "runtime/text", "cuda/nvrtc.h"},
+    "compiler/cli": {"compiler/driver", "compiler/diag", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/passes.def", "compiler/formats", "runtime/taper.h", "runtime/text", "runtime/bench.h", "runtime/package.h", "cuda/nvrtc.h", "cuda/driver.h"},
     "examples": {"taper.h"},
     "templates/cpu": {"templates"},
+    "templates/cuda": {"templates"},
+    "cuda": {"runtime/device.h", "runtime/package.h", "runtime/memory.h", "runtime/pool.h", "runtime/text"},
+    "cuda/sim": {"cuda/driver.h", "cuda/driver.def", "cuda/cublas.h", "cuda/cublas.def"},
 }
 COMMON = ("runtime/base/", "runtime/abi/", "runtime/taper.h")
 LIMIT = 600
