@@ -1,5 +1,6 @@
 /* device.h - what executes a model. A device opens a package, holds its weights, keeps the states of sequences and runs
-   batches of token rows. Sessions know devices by this table only; tests/device runs the same suite on every one. */
+   batches of token rows. Sessions know devices by this table only; tests/device runs the same suite on every one. The
+   CPU is part of libtaper; the CUDA devices are a plug-in that device_open loads when they are asked for. */
 #ifndef TAPER_DEVICE_H
 #define TAPER_DEVICE_H
 
@@ -33,8 +34,35 @@ typedef struct device_batch {
       bad_id; /* set with TAPER_NUMERIC: an out_row index and the first id whose logit is no finite number */
 } device_batch;
 
+/* Generation on the device itself: row r of the call appends `token` to its slot at `length`, and then every id that is
+   chosen, until `most` ids were made, an end, or a fault. */
+typedef struct device_decode_row {
+  int32_t token;
+  uint32_t slot, length;  /* length: tokens that the slot holds, `token` not counted */
+  uint32_t sequence;      /* of the random numbers' counter */
+  const int32_t *history; /* [length] the tokens held, for the repeat penalty */
+  int32_t *out;           /* [most] the ids chosen; each but the last was appended as well */
+  float *scales;          /* [most] s(h) before the head of the token appended before out[i]; NULL: not wanted */
+  uint32_t made;          /* set: ids in `out` */
+  uint32_t end;           /* set: TAPER_CUDA_END, ..._NUMERIC, ... of cuda_abi.h */
+  uint32_t bad_id; /* set with ..._NUMERIC: the first id whose logit after the last appended token is not finite */
+} device_decode_row;
+
+typedef struct device_decode {
+  const taper_sampling *sampling;
+  device_decode_row *row; /* [rows], different slots */
+  uint32_t rows, most;
+  int32_t end_token; /* -1: none */
+} device_decode;
+
+/* What a simulated device has executed since the last reset. */
+typedef struct device_traffic {
+  uint64_t instructions;   /* of warps */
+  uint64_t bytes, sectors; /* read: different bytes, and different sectors of 32 bytes, of each launch */
+} device_traffic;
+
 typedef struct device_ops {
-  const char *name; /* "cpu" */
+  const char *name; /* "cpu", "cuda", "sim" */
   taper_status (*open)(const package *p, const taper_model_options *options, const taper_allocator *allocator,
                        device **out, taper_error *error);
   void (*close)(device *d);
@@ -48,6 +76,10 @@ typedef struct device_ops {
   void (*state_scrub)(device *d, device_state *s, uint32_t slot);
   /* Any thread, one batch at a time; callers take turns in the order they come. TAPER_NUMERIC: as said at bad_row. */
   taper_status (*run)(device *d, device_state *s, device_batch *batch, taper_error *error);
+  /* NULL: the host samples. A fault of numbers is no failure: the row's `end` says it. */
+  taper_status (*decode)(device *d, device_state *s, device_decode *call, taper_error *error);
+  /* NULL: nothing is counted. Zeroes the counters after reading them. */
+  void (*traffic)(device *d, device_traffic *out);
 } device_ops;
 
 struct device {
@@ -56,5 +88,30 @@ struct device {
 };
 
 extern const device_ops device_cpu;
+
+/* A device's word in parts. TAPER_INVALID: it is none. */
+typedef struct device_choice {
+  const device_ops *ops; /* NULL: a plug-in's */
+  bool simulated;
+  uint32_t ordinal; /* of the GPU */
+} device_choice;
+taper_status device_choose(const char *word, device_choice *out, taper_error *error);
+/* Opens the package on the device that the options or TAPER_DEVICE name. TAPER_DEVICE: the plug-in is not there. */
+taper_status device_open(const package *p, const taper_model_options *options, const taper_allocator *allocator,
+                         device **out, taper_error *error);
+
+/* What libtaper-cuda.so exports as `taper_cuda_device`: the same structs on both sides, or it is refused. */
+typedef struct device_plugin {
+  uint32_t abi, package_size, options_size, ops_size; /* DEVICE_PLUGIN_ABI and sizeof of package, options and ops */
+  const char *version;                                /* of the library it was built with */
+  const device_ops *cuda, *sim;
+} device_plugin;
+#define DEVICE_PLUGIN_ABI 1u
+#define DEVICE_PLUGIN_SYMBOL "taper_cuda_device"
+
+/* sqrt(mean((x - mu)^2)) of x[0..n), mu 0 but for the LayerNorm form; `inverse` [n], where not NULL, undoes a scale. */
+float device_scale_of(const float *x, const float *inverse, uint32_t n, bool centred);
+/* Whether the bits of v[0..n) hold neither NaN nor infinity. */
+bool device_is_finite(const float *v, uint64_t n);
 
 #endif

@@ -228,16 +228,6 @@ static void cpu_state_scrub(device *base, device_state *s, uint32_t slot) {
 
 /* ---- run ---- */
 
-static bool is_finite_bits(const float *v, uint64_t n) {
-  uint32_t bad = 0;
-  for (uint64_t i = 0; i < n; i++) {
-    uint32_t bits;
-    memcpy(&bits, v + i, sizeof(bits));
-    bad |= (bits & 0x7f800000u) == 0x7f800000u;
-  }
-  return !bad;
-}
-
 static void note_bad(cpu_run *r, uint32_t row, const float *v, uint64_t first, uint64_t end) {
   for (uint64_t id = first; id < end; id++) {
     if (isfinite(v[id])) continue;
@@ -254,7 +244,7 @@ static void collect(cpu_run *r, uint32_t part, uint32_t parts) {
   uint64_t first, end;
   pool_range(t->vocab, part, parts, &first, &end);
   for (uint32_t j = 0; j < r->batch->out_rows; j++, logits += t->vocab) {
-    if (!is_finite_bits(logits + first, end - first)) note_bad(r, j, logits, first, end);
+    if (!device_is_finite(logits + first, end - first)) note_bad(r, j, logits, first, end);
     if (r->batch->logits[j]) memcpy(r->batch->logits[j] + first, logits + first, (end - first) * sizeof(float));
   }
 }
@@ -285,18 +275,6 @@ static void copy_probes(void *arg, uint32_t i) {
   }
 }
 
-/* sqrt(mean((x - mu)^2)), mu 0 but for the LayerNorm form; the inverse scale undone. */
-static float scale_of(const float *x, const float *inverse, uint32_t n, bool centred) {
-  double mean = 0, square = 0;
-  for (uint32_t i = 0; centred && i < n; i++) mean += (double)(inverse ? x[i] * inverse[i] : x[i]);
-  mean /= n;
-  for (uint32_t i = 0; i < n; i++) {
-    const double v = (double)(inverse ? x[i] * inverse[i] : x[i]) - mean;
-    square += v * v;
-  }
-  return (float)sqrt(square / n);
-}
-
 static void measure_scales(const cpu_run *r) {
   const cpu_device *d = r->d;
   const taper_image *t = d->code.table;
@@ -304,7 +282,7 @@ static void measure_scales(const cpu_run *r) {
   const float *x = d->arena + last->offset * d->base.facts.row_cap,
               *inverse = last->inv_scale == TAPER_ABI_NONE ? NULL : d->weights.weight[last->inv_scale];
   for (uint32_t i = 0; i < r->batch->rows; i++, x += t->width)
-    r->batch->scales[i] = scale_of(x, inverse, t->width, d->scale_std);
+    r->batch->scales[i] = device_scale_of(x, inverse, t->width, d->scale_std);
 }
 
 static void after_stage(void *arg, uint32_t i) {

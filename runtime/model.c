@@ -35,7 +35,7 @@ static taper_status open_package(const package *p, const taper_model_options *o,
   memcpy(m->name, p->name, strlen(p->name) + 1);
   m->end_token = p->end_token;
   taper_status status = package_open_tokenizer(p, &m->tokenizer, error);
-  if (status == TAPER_OK) status = device_cpu.open(p, o, a, &m->device, error);
+  if (status == TAPER_OK) status = device_open(p, o, a, &m->device, error);
   if (status != TAPER_OK) return tokenizer_close(&m->tokenizer), memory_free(a, m), status;
   *out = m;
   return TAPER_OK;

@@ -58,7 +58,21 @@ static taper_status need(const package *p, const char *key, const char **out, ta
 
 static bool is_hash(const char *s, size_t n) { return n == 32 && strspn(s, "0123456789abcdef") == 32; }
 
-static taper_status check_version(const package *p, taper_error *error) {
+/* What a target is called, and where its images say what they need or what made them. */
+static const struct {
+  const char *word, *key;
+} targets[] = {[PACKAGE_CPU] = {"cpu", "taper.cpu.%s"}, [PACKAGE_CUDA] = {"cuda", "taper.cuda.%s"}};
+
+const char *package_target_name(package_target target) { return targets[target].word; }
+
+static bool find_target(package *p, const char *word) {
+  for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
+    if (strcmp(word, targets[i].word) == 0) return p->target = (package_target)i, true;
+  }
+  return false;
+}
+
+static taper_status check_version(package *p, taper_error *error) {
   const char *version = st_metadata(&p->file, "taper.package"), *words, *target;
   if (!version)
     return TAPER_FAIL(
@@ -73,9 +87,10 @@ static taper_status check_version(const package *p, taper_error *error) {
     return TAPER_FAIL(error, TAPER_UNSUPPORTED, "needs the feature '%.80s' that this library has not; update libtaper",
                       words);
   TAPER_TRY(need(p, "taper.target", &target, error));
-  if (strcmp(target, "cpu") != 0)
+  if (!find_target(p, target))
     return TAPER_FAIL(error, TAPER_UNSUPPORTED,
-                      "compiled for the target '%.40s', this library runs 'cpu'; compile with --target cpu", target);
+                      "compiled for the target '%.40s', this library runs 'cpu' and 'cuda'; compile with one of them",
+                      target);
   TAPER_TRY(need(p, "taper.machine", &words, error));
 #if defined(__x86_64__)
   const char *machine = "x86_64-le";
@@ -197,10 +212,11 @@ static taper_status read_image(package *p, package_use use, const char *word, ta
   package_image *image = &p->images[p->image_count++];
   memcpy(image->name, word, strlen(word) + 1);
   image->use = use;
-  snprintf(key, sizeof(key), uses[use].key, word); // NOLINT: the formats are those of the table
+  const bool cpu = use == PACKAGE_TRAIN || p->target == PACKAGE_CPU;
+  snprintf(key, sizeof(key), cpu ? uses[use].key : targets[p->target].key, word); // NOLINT: the formats of the tables
   TAPER_TRY(need(p, key, &image->features, error));
   int more;
-  for (const char *s = image->features; (more = next_word(&s, feature)) != 0;) {
+  for (const char *s = image->features; cpu && (more = next_word(&s, feature)) != 0;) {
     if (more < 0) return invalid(p, key, "is no list of CPU features", error);
   }
   snprintf(key, sizeof(key), uses[use].object, word); // NOLINT: as above
@@ -277,7 +293,8 @@ static void log_unknown_keys(const package *p, taper_log_fn log, void *user) {
       "taper.hashes",  "taper.end_token", "taper.seal",   "taper.for",       "taper.train",   "taper.scale"};
   for (size_t i = 0; log && i < p->file.metadata_count; i++) {
     const char *key = p->file.metadata[i].key;
-    bool found = strncmp(key, "taper.", 6) != 0 || strncmp(key, "taper.cpu.", 10) == 0;
+    bool found =
+        strncmp(key, "taper.", 6) != 0 || strncmp(key, "taper.cpu.", 10) == 0 || strncmp(key, "taper.cuda.", 11) == 0;
     for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) found = found || strcmp(key, known[k]) == 0;
     char line[256];
     if (found) continue;
@@ -419,6 +436,12 @@ static taper_status no_such_image(const package *p, package_use use, const char 
 taper_status package_choose_image(const package *p, package_use use, const char *name, const package_image **out,
                                   taper_error *error) {
   char missing[160], all[600] = "";
+  if (use == PACKAGE_DECODE && p->target != PACKAGE_CPU)
+    return TAPER_FAIL(
+        error, TAPER_UNSUPPORTED,
+        "%s: compiled for the target '%s', which the device 'cpu' does not run; choose the device cuda or "
+        "sim, or compile with --target cpu",
+        p->path, package_target_name(p->target));
   size_t used = 0;
   bool named = false;
   for (uint32_t i = 0; i < p->image_count; i++) {

@@ -11,18 +11,20 @@
 #define PACKAGE_MAX_IMAGES 64u
 
 typedef enum package_use { PACKAGE_DECODE, PACKAGE_TRAIN } package_use;
+typedef enum package_target { PACKAGE_CPU, PACKAGE_CUDA } package_target;
 
 typedef struct package_image {
   char name[64];
-  const char *features; /* comma-separated, as the package says */
+  const char *features; /* comma-separated, as the package says; of CUDA: what compiled it */
   package_use use;
-  const st_tensor *object; /* the ELF shared object */
+  const st_tensor *object; /* the ELF shared object; of CUDA: the cubin or PTX */
 } package_image;
 
 typedef struct package {
   st_file file;
   taper_allocator allocator;
   const char *path, *name, *model; /* in `file` */
+  package_target target;
   tokenizer_kind tokenizer;
   uint32_t vocab, context;
   int32_t end_token;                        /* -1: none */
@@ -45,7 +47,9 @@ taper_status package_open_tokenizer(const package *p, tokenizer *out, taper_erro
 /* Compares every tensor's bytes with its hash, the pool's workers side by side (the caller holds its lock). Read pages
  * are given back. */
 taper_status package_verify(const package *p, pool *workers, taper_error *error);
-/* The image for `use` of that name, or the best this CPU runs (name NULL). TAPER_UNSUPPORTED names the features that are
+/* "cpu", "cuda". */
+const char *package_target_name(package_target target);
+/* The image for `use` of that name, or the best this CPU runs (name NULL), of a package for the target cpu. TAPER_UNSUPPORTED names the features that are
    missing, or says that the package was compiled for another use. */
 taper_status package_choose_image(const package *p, package_use use, const char *name, const package_image **out,
                                   taper_error *error);

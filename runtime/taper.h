@@ -77,8 +77,16 @@ typedef struct taper_model_options {
   const int32_t
       *cpus; /* worker i > 0 is pinned to cpus[i % cpu_count]; worker 0 is the calling thread and stays as it is */
   size_t cpu_count;
-  uint32_t chunk_rows; /* tokens computed side by side in a prefill; 0: 64 */
-  const char *image;   /* "x86-64-v3", "x86-64-v4", "native": use this image; NULL: the best this CPU runs */
+  uint32_t chunk_rows; /* tokens computed side by side in a prefill; 0: 64, on the device cuda 256 */
+  const char *image;   /* "x86-64-v3", "native", "sm_90", "compute_80", ...: use this image; NULL: the best one */
+  /* "cpu", "cuda" (the first GPU), "cuda:N", or "sim": a CUDA package executed by an interpreter, with no GPU. NULL: the
+     variable TAPER_DEVICE, and "cpu" where it is not set. The package must have been compiled for the device's target.
+     Another device than cpu is opened through libtaper-cuda.so, which stands beside libtaper or the program. */
+  const char *device;
+  const char
+      *gemm;    /* on a CUDA device, prefills of more than 8 rows: "cublas" (libcublas; it must be there), "generated"
+                       (kernels of the package); NULL: cublas where it is found. TAPER_LIBCUBLAS names another library */
+  int no_graph; /* on a CUDA device: launch each kernel from the host in place of graphs of several tokens */
   taper_allocator allocator;
   taper_log_fn log;
   void *log_user;
@@ -87,7 +95,9 @@ typedef struct taper_model_options {
 TAPER_API void taper_model_options_init(taper_model_options *options);
 
 /* Loads the package (.tpack) at `path`: maps it, checks every field and hash, packs the weights for the workers, starts
-   them. Loading a package runs the code in it: see docs/package-format.md on trust. `options` may be NULL. */
+   them; on a CUDA device, uploads the weights and loads the kernels. Loading a package runs the code in it: see
+   docs/package-format.md on trust. `options` may be NULL. TAPER_DEVICE: there is no such device or no driver; the message
+   says what to install or give. */
 TAPER_API taper_status taper_model_open(const char *path, const taper_model_options *options, taper_model **out,
                                         taper_error *error);
 /* All sessions of the model must have been freed. */
@@ -96,8 +106,8 @@ TAPER_API void taper_model_free(taper_model *model);
 typedef struct taper_model_info {
   size_t size;
   const char *name;      /* the strings live as long as the model */
-  const char *device;    /* "cpu" */
-  const char *image;     /* e.g. "x86-64-v4" */
+  const char *device;    /* "cpu", "cuda" or "sim" */
+  const char *image;     /* e.g. "x86-64-v4", "sm_90" */
   const char *tokenizer; /* "bytes", "sentencepiece" or "none" */
   uint32_t vocab;        /* ids are 0 .. vocab-1 */
   uint32_t context;      /* the longest sequence the model was compiled for */
