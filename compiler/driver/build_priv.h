@@ -18,4 +18,8 @@ taper_status build_decode_part(package_parts *k, model_loaded *m, const build_op
                                diag_sink *sink, decode_part *part, build_result *out, taper_error *error);
 void build_decode_free(decode_part *part);
 
+/* May images be cached? *out_folder is for cache_get and cache_put (compiler/driver/cache.h); NULL where there is no
+   folder to be had, which is warned of once: images stay in memory then. */
+bool build_cache(const build_options *o, diag_sink *sink, arena *a, const char **out_folder);
+
 #endif

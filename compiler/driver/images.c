@@ -1,9 +1,8 @@
 /* Source -> images: which ones, the C compiler, the cache. */
-#include "compiler/driver/build.h"
+#include "compiler/driver/build_priv.h"
 #include "compiler/driver/cache.h"
 #include "compiler/emit/emit.h"
 #include "runtime/base/file.h"
-#include "runtime/base/hash.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -86,36 +85,39 @@ static const char *host_features(arena *a) {
   return all;
 }
 
-/* Everything that an image depends on. */
-static const char *cache_key(const text *source, const build_options *o, const char *arch, const char *compiler,
-                             arena *a) {
+static cache_id image_id(const text *source, const build_options *o, const char *arch, const char *compiler, arena *a) {
   const char *triple = o->target_triple ? o->target_triple : "", *cc = o->cc ? o->cc : "gcc",
              *features = strcmp(arch, "native") == 0 ? host_features(a) : "";
-  hash128 h = hash_bytes(source->data, source->size);
-  const char *all =
-      arena_printf(a, "%s|%s|%s|%s|%s|%s|%s", h.hex, arch, triple, cc, compiler, TAPER_VERSION_TEXT, features);
-  return arena_strdup(a, hash_bytes(all, strlen(all)).hex);
+  const char *facts = arena_printf(a, "%s|%s|%s|%s|%s|%s", arch, triple, cc, compiler, TAPER_VERSION_TEXT, features);
+  return (cache_id){.facts = facts, .source = source->data, .source_size = source->size};
 }
 
-static const char *usable_cache(const build_options *o, diag_sink *sink, arena *a) {
-  if (o->no_cache || o->save_temps) return NULL;
+static void warn_once(diag_sink *sink, const char *folder, const char *what, const char *reason) {
+  for (size_t i = 0; i < diag_count(sink); i++)
+    if (diag_at(sink, i)->code == DC_NOT_CACHED) return;
+  diag_report(sink, DC_NOT_CACHED, (diag_loc){.file = folder ? diag_intern(sink, folder) : "taperc"},
+              "%s: %s; set TAPER_CACHE_DIR, or give --no-cache", what, reason);
+}
+
+bool build_cache(const build_options *o, diag_sink *sink, arena *a, const char **out_folder) {
+  if (o->no_cache || o->save_temps) return false;
   const char *folder = cache_folder(a), *reason;
-  if (cache_usable(folder, &reason)) return folder;
-  diag_remark(sink, "model", true, (diag_loc){.file = folder ? diag_intern(sink, folder) : "taperc"},
-              "images are not cached: %s; set TAPER_CACHE_DIR", reason);
-  return NULL;
+  bool usable = cache_usable(folder, &reason);
+  if (!usable) warn_once(sink, folder, "images are not cached", reason);
+  *out_folder = usable ? folder : NULL;
+  return true;
 }
 
 /* One image, in a thread of its own: the C compiler takes most of the time. */
 typedef struct image_job {
   const text *source;
   const build_options *options;
-  const char *folder, *compiler;
+  const char *folder, *compiler; /* folder NULL: cached in memory */
   build_image *out;
   taper_status status;
   taper_error error, not_cached; /* not_cached: empty, or why the cache could not be written */
   pthread_t thread;
-  bool started;
+  bool cache, started;
 } image_job;
 
 static void *make_image(void *user) {
@@ -123,15 +125,15 @@ static void *make_image(void *user) {
   const build_options *o = job->options;
   build_image *out = job->out;
   arena a = {0};
-  const char *key = job->folder ? cache_key(job->source, o, out->arch, job->compiler, &a) : NULL;
-  out->cached = key && cache_get(job->folder, key, &out->data, &out->size, &out->features);
+  const cache_id id = image_id(job->source, o, out->arch, job->compiler, &a);
+  out->cached = job->cache && cache_get(job->folder, &id, &out->data, &out->size, &out->features);
   if (!out->cached) {
     emit_options e = {
         .cc = o->cc ? o->cc : "gcc", .target_triple = o->target_triple, .arch = out->arch, .save_temps = o->save_temps};
     job->status = emit_compile(job->source->data, job->source->size, &e, false, &out->data, &out->size, &out->features,
                                &job->error);
-    if (job->status == TAPER_OK && key)
-      cache_put(job->folder, key, out->data, out->size, out->features, &job->not_cached);
+    if (job->status == TAPER_OK && job->cache)
+      cache_put(job->folder, &id, out->data, out->size, out->features, &job->not_cached);
   }
   arena_free(&a);
   return NULL;
@@ -141,21 +143,21 @@ taper_status build_images(const text *source, const build_options *o, const char
                           build_image out[BUILD_MAX_ARCHS], size_t *out_count, taper_error *error) {
   arena a = {0};
   image_job jobs[BUILD_MAX_ARCHS] = {0};
-  const char *folder = usable_cache(o, sink, &a);
+  const char *folder = NULL;
+  const bool cache = build_cache(o, sink, &a, &folder);
   size_t n = o->arch_count ? o->arch_count : 1;
   taper_status status = TAPER_OK;
   for (size_t i = 0; i < n; i++) {
     out[i] = (build_image){.arch = o->arch_count ? o->archs[i] : best_arch()};
-    jobs[i] = (image_job){.source = source, .options = o, .folder = folder, .compiler = compiler, .out = &out[i]};
+    jobs[i] = (image_job){
+        .source = source, .options = o, .cache = cache, .folder = folder, .compiler = compiler, .out = &out[i]};
     jobs[i].started = i + 1 < n && pthread_create(&jobs[i].thread, NULL, make_image, &jobs[i]) == 0;
     if (!jobs[i].started) make_image(&jobs[i]);
   }
   for (size_t i = 0; i < n; i++) {
     image_job *job = &jobs[i];
     if (job->started) pthread_join(job->thread, NULL);
-    if (*job->not_cached.message)
-      diag_remark(sink, "model", true, (diag_loc){.file = diag_intern(sink, folder)}, "an image is not cached: %s",
-                  job->not_cached.message);
+    if (*job->not_cached.message) warn_once(sink, folder, "an image is not cached", job->not_cached.message);
     if (status != TAPER_OK || job->status == TAPER_OK) continue;
     status = job->status;
     *error = job->error;

@@ -6,7 +6,6 @@
 
 #include <cmocka.h>
 
-#include "compiler/driver/cache.h"
 #include "compiler/driver/pipeline.h"
 #include "compiler/driver/words.h"
 #include <math.h>
@@ -87,49 +86,8 @@ static void pass_lists(void **state) {
   text_free(&longest);
 }
 
-static bool found(const char *folder, const char *key, const char *expected) {
-  void *image;
-  size_t size;
-  char *features;
-  if (!cache_get(folder, key, &image, &size, &features)) return false;
-  assert_int_equal(size, strlen(expected));
-  assert_memory_equal(image, expected, size);
-  assert_string_equal(features, "avx,avx2");
-  free(image);
-  free(features);
-  return true;
-}
-
-static void cache_entries(void **state) {
-  (void)state;
-  char folder[] = "/tmp/test-driver-XXXXXX", sub[64], entry[96];
-  assert_non_null(mkdtemp(folder));
-  snprintf(sub, sizeof sub, "%s/a/b", folder);
-  snprintf(entry, sizeof entry, "%s/key.image", sub);
-  const char *reason;
-  taper_error error;
-  assert_true(cache_usable(sub, &reason)); /* missing folders are made */
-  assert_false(found(sub, "key", ""));
-  assert_true(cache_put(sub, "key", "image", 5, "avx,avx2", &error));
-  assert_true(found(sub, "key", "image"));
-  assert_int_equal(truncate(entry, 60), 0);
-  assert_false(found(sub, "key", "image"));     /* a damaged entry is no entry, */
-  assert_int_not_equal(access(entry, F_OK), 0); /* and goes */
-  assert_true(cache_put(sub, "key", "other", 5, "avx,avx2", &error));
-  assert_true(found(sub, "key", "other"));
-  assert_int_equal(chmod(sub, 0777), 0);
-  assert_false(cache_usable(sub, &reason)); /* whoever can write it could run code as us */
-  assert_false(cache_usable(entry, &reason));
-  assert_false(cache_usable(NULL, &reason));
-  unlink(entry);
-  rmdir(sub);
-  snprintf(sub, sizeof sub, "%s/a", folder);
-  rmdir(sub);
-  rmdir(folder);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(nearest_word), cmocka_unit_test(numbers),
-                                     cmocka_unit_test(pass_lists), cmocka_unit_test(cache_entries)};
+                                     cmocka_unit_test(pass_lists)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
