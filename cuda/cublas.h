@@ -35,7 +35,7 @@ typedef struct cublas_library {
 #include "cuda/cublas.def"
 } cublas_library;
 
-/* Opens `path`, or TAPER_LIBCUBLAS, or libcublas.so.13, .so.12, .so.11 (simulated: libtaper-sim.so beside this library)
+/* Opens `path`, or TAPER_LIBCUBLAS, or libcublas.so.13, .so.12, .so.11 (simulated: as cuda_driver_open)
    and looks every symbol up. TAPER_DEVICE names the library, what is missing and the next step. cublas_library_close is
    legal after a failure. */
 taper_status cublas_library_open(const char *path, bool simulated, cublas_library *out, taper_error *error);

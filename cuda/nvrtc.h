@@ -8,16 +8,17 @@
 #include <stddef.h>
 
 typedef struct nvrtc_request {
-  const char *source; /* NUL-terminated; includes nothing */
-  const char *name;   /* of the source in messages and line information, e.g. "model.cu" */
-  const char *arch;   /* "sm_90": a cubin; "compute_90": PTX */
+  const char *source;  /* NUL-terminated; includes nothing */
+  const char *name;    /* of the source in messages and line information, e.g. "model.cu" */
+  const char *arch;    /* "sm_90": a cubin; "compute_90": PTX */
   const char *library; /* NULL: TAPER_LIBNVRTC, else libnvrtc.so, .so.13, .so.12, .so.11.2 and what setup installed */
 } nvrtc_request;
 
 typedef struct nvrtc_result {
   void *image; /* from malloc; PTX ends in a NUL that counts */
   size_t size;
-  char *log; /* from malloc, never NULL after success: ptxas -v says registers, spills and shared memory of each kernel (cubins only) */
+  char *
+      log; /* from malloc, never NULL after success: ptxas -v says registers, spills and shared memory of each kernel (cubins only) */
   int major, minor; /* of the library */
 } nvrtc_result;
 
