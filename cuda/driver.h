@@ -88,13 +88,13 @@ typedef struct cuda_driver {
 #define CUDA_MINOR(version) ((version) % 1000 / 10)
 enum { CUDA_LEAST_DRIVER = 11040 }; /* the oldest that has every entry point that is not optional */
 
-/* Opens `path`, or TAPER_LIBCUDA, or libcuda.so.1 (simulated: TAPER_LIBSIM, or libtaper-sim.so beside this library or program), looks
-   every symbol up, calls cuInit and sees that there is a device. TAPER_DEVICE names the library, what is missing and the next step; *out
-   is zeroed then. cuda_driver_close is legal after a failure. */
+/* Opens `path`, or TAPER_LIBCUDA, or libcuda.so.1 (simulated: TAPER_LIBSIM, or libtaper-sim.so beside this library or
+   program), looks every symbol up, calls cuInit and sees that there is a device. TAPER_DEVICE names the library, what
+   is missing and the next step; *out is zeroed then. cuda_driver_close is legal after a failure. */
 taper_status cuda_driver_open(const char *path, bool simulated, cuda_driver *out, taper_error *error);
 void cuda_driver_close(cuda_driver *d);
-/* TAPER_OK, or the status that stands for `result` with "CALL: NAME (number): text" in *error: out of memory -> TAPER_NOMEM, else
-   TAPER_DEVICE. */
+/* TAPER_OK, or the status that stands for `result` with "CALL: NAME (number): text" in *error: out of memory ->
+   TAPER_NOMEM, else TAPER_DEVICE. */
 taper_status cuda_driver_check(const cuda_driver *d, CUresult result, const char *call, taper_error *error);
 
 typedef struct cuda_device_facts {
@@ -107,9 +107,9 @@ typedef struct cuda_device_facts {
 /* TAPER_DEVICE: there is no such device, or the driver fails. */
 taper_status cuda_device_describe(const cuda_driver *d, int ordinal, cuda_device_facts *out, taper_error *error);
 
-/* Loads a cubin or PTX (with its NUL) into the current context. `name` is for messages ("sm_90", "compute_90"). A failure says what
-   the driver and its compiler of PTX say, and what to do: TAPER_UNSUPPORTED where the image is for another or newer GPU, or its PTX
-   is newer than the driver. */
+/* Loads a cubin or PTX (with its NUL) into the current context. `name` is for messages ("sm_90", "compute_90"). A
+   failure says what the driver and its compiler of PTX say, and what to do: TAPER_UNSUPPORTED where the image is for
+   another or newer GPU, or its PTX is newer than the driver. */
 taper_status cuda_module_load(const cuda_driver *d, const void *image, const char *name, CUmodule *out,
                               taper_error *error);
 

@@ -15,8 +15,8 @@ typedef struct library_search {
   const char *remedy; /* what to do where none is there */
 } library_search;
 
-/* Returns what dlopen does and writes the path of the file to out_path[0..cap), cut off if it is too long. NULL: TAPER_DEVICE
-   in *error with every name that was tried, the linker's words and the remedy. */
+/* Returns what dlopen does and writes the path of the file to out_path[0..cap), cut off if it is too long. NULL:
+   TAPER_DEVICE in *error with every name that was tried, the linker's words and the remedy. */
 void *library_open(const library_search *search, char *out_path, size_t cap, taper_error *error);
 
 /* Entry points of a table, by name; each is put at its offset in the struct at `out`. */
@@ -28,7 +28,8 @@ typedef struct library_symbol {
 /* NULL: all are there; else the first that is missing. */
 const char *library_symbols(void *library, const library_symbol *table, size_t count, void *out);
 
-/* The path of the file NAME beside the program or library that holds this code, or in ../lib or ../.. of there; false: not there. */
+/* The path of the file NAME beside the program or library that holds this code, or in ../lib or ../.. of there; false:
+   not there. */
 bool library_beside(const char *name, char *out_path, size_t cap);
 
 #endif
