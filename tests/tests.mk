@@ -79,3 +79,18 @@ $(B)/tests/bench/kernels: tests/bench/kernels.c $(TRAIN_KERNELS)
 $(B)/tests/bench/%: tests/bench/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group $(ALL_LDFLAGS) -lcmocka -ljansson -lm -lpthread -ldl
+
+# what a machine with a GPU gets, and what comes back from it: cuda/gpu/, docs/cuda.md
+.PHONY: gpu-bundle gpu-report
+GPU_PROGRAMS := $(B)/gpu-calibrate $(B)/gpu-decode $(B)/gpu-fill
+$(B)/gpu-calibrate: $(B)/cuda/gpu/calibrate.o $(B)/cuda/gpu/rig.o $(B)/cuda/gpu/measures.o
+$(B)/gpu-decode: $(B)/cuda/gpu/decode.o
+$(B)/gpu-fill: $(B)/cuda/gpu/fill.o
+$(GPU_PROGRAMS): $(call lib,cuda) $(RUNTIME_LIBS)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ALL_LDFLAGS) -lm -lpthread -ldl
+unit: $(GPU_PROGRAMS)
+gpu-bundle: setup-check
+	@$(MAKE) --no-print-directory -j2 all unit
+	@$$([ -x build/venv/bin/python ] && echo build/venv/bin/python || echo $(PYTHON)) cuda/gpu/bundle.py $(B) build/gpu-bundle
+gpu-report:
+	@$(PYTHON) cuda/gpu/report.py $(DIR) > docs/performance-gpu.md.tmp && mv docs/performance-gpu.md.tmp docs/performance-gpu.md
