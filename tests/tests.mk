@@ -9,6 +9,8 @@ help:
 	@echo 'make check-long      sanitizers, clang, fuzzing, kills, coverage (up to 60 minutes); summary in docs/check-long.md'
 	@echo 'make lint            clang-format, cppcheck, clang-tidy, include directions, file sizes, generated docs'
 	@echo 'make setup           Debian packages (and, with check, a Python venv for oracles)'
+	@echo 'make gpu-bundle      build/gpu-bundle/: what a machine with a GPU needs to test and measure (run.sh there)'
+	@echo 'make gpu-report      docs/performance-gpu.md from DIR=the folder that run.sh wrote'
 	@echo 'make install         PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make format          clang-format over all sources'
 	@echo 'make clean           removes build/'

@@ -126,7 +126,7 @@ static taper_status fill(const char *path, taper_error *error) {
   TAPER_TRY(st_open(path, &f, error));
   int fd = open(path, O_WRONLY | O_CLOEXEC);
   char *header = malloc(f.header_bytes + 1);
-  uint8_t *block = malloc(BLOCK * sizeof(float));
+  uint8_t *block = calloc(BLOCK, 4);
   taper_status status = TAPER_OK;
   if (fd < 0) status = TAPER_FAIL(error, TAPER_IO, "%s: %s", path, strerror(errno));
   if (status == TAPER_OK && (!header || !block)) status = TAPER_FAIL(error, TAPER_NOMEM, "no memory");

@@ -7,23 +7,12 @@
 
 enum { IMAGE_LIMIT = 1 << 24, LAUNCH_COOPERATIVE = 2 /* CUlaunchAttribute.id */, PDL_IN_GRAPHS = 12030 };
 
-static taper_status load_image(rig *r, const void *image, taper_error *error) {
-  char log[2000] = "";
-  int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BYTES};
-  void *values[] = {log, (void *)(uintptr_t)sizeof log};
-  CUresult result = r->driver.cuModuleLoadDataEx(&r->module, image, 2, options, values);
-  if (result == CUDA_SUCCESS) return TAPER_OK;
-  log[sizeof log - 1] = '\0';
-  taper_status status = cuda_driver_check(&r->driver, result, "cuModuleLoadDataEx", error);
-  return log[0] ? TAPER_FAIL(error, status, "cuModuleLoadDataEx: error %d: %s", result, log) : status;
-}
-
 static taper_status load_file(rig *r, const char *folder, const char *name, taper_error *error) {
   char path[1200], *image = NULL;
   size_t size;
   text_format(path, sizeof path, "%s/%s", folder, name);
   TAPER_TRY(file_read(path, IMAGE_LIMIT, &image, &size, error));
-  taper_status status = load_image(r, image, error);
+  taper_status status = cuda_module_load(&r->driver, image, name, &r->module, error);
   free(image);
   if (status == TAPER_OK) text_format(r->image, sizeof r->image, "%s", name);
   return status;
@@ -37,7 +26,7 @@ static taper_status compile_here(rig *r, const char *source_path, taper_error *e
   TAPER_TRY(file_read(source_path, IMAGE_LIMIT, &source, &size, error));
   taper_status status =
       nvrtc_compile(&(nvrtc_request){.source = source, .name = "calibrate.cu", .arch = arch}, &result, error);
-  if (status == TAPER_OK) status = load_image(r, result.image, error);
+  if (status == TAPER_OK) status = cuda_module_load(&r->driver, result.image, arch, &r->module, error);
   if (status == TAPER_OK) text_format(r->image, sizeof r->image, "%s by NVRTC %d.%d", arch, result.major, result.minor);
   nvrtc_free(&result);
   free(source);
