@@ -15,6 +15,7 @@ typedef struct device_facts {
   uint32_t row_cap; /* rows a batch may have */
   uint32_t probes;
   uint32_t threads;
+  bool decodes; /* ops->decode works with this package */
   uint64_t weight_bytes, bytes_per_token;
   double scale_median, scale_high; /* of s(h) before the head, as the package says; 0: not known, or never in memory */
   char lost_probe[64];             /* the first probe whose value is never in memory; "": all are */
@@ -34,6 +35,8 @@ typedef struct device_batch {
       bad_id; /* set with TAPER_NUMERIC: an out_row index and the first id whose logit is no finite number */
 } device_batch;
 
+#define DEVICE_DECODE_MOST 16u /* ids that one call makes */
+
 /* Generation on the device itself: row r of the call appends `token` to its slot at `length`, and then every id that is
    chosen, until `most` ids were made, an end, or a fault. */
 typedef struct device_decode_row {
@@ -42,7 +45,8 @@ typedef struct device_decode_row {
   uint32_t sequence;      /* of the random numbers' counter */
   const int32_t *history; /* [length] the tokens held, for the repeat penalty */
   int32_t *out;           /* [most] the ids chosen; each but the last was appended as well */
-  float *scales;          /* [most] s(h) before the head of the token appended before out[i]; NULL: not wanted */
+  float *scales;          /* [most] s(h) before the head of the token appended before out[i], where facts.scale_median
+                             > 0; NULL: not wanted. Where an end was chosen, scales[made] is its own */
   uint32_t made;          /* set: ids in `out` */
   uint32_t end;           /* set: TAPER_CUDA_END, ..._NUMERIC, ... of cuda_abi.h */
   uint32_t bad_id; /* set with ..._NUMERIC: the first id whose logit after the last appended token is not finite */
@@ -51,8 +55,9 @@ typedef struct device_decode_row {
 typedef struct device_decode {
   const taper_sampling *sampling;
   device_decode_row *row; /* [rows], different slots */
-  uint32_t rows, most;
-  int32_t end_token; /* -1: none */
+  uint32_t rows;          /* at most the facts' max_batch, and 8 */
+  uint32_t most;          /* at most DEVICE_DECODE_MOST; length + most is at most the context */
+  int32_t end_token;      /* -1: none */
 } device_decode;
 
 /* What a simulated device has executed since the last reset. */

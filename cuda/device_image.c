@@ -1,0 +1,148 @@
+/* Which image of the package runs on this GPU: its own cubin, one of the same generation, else PTX that the driver compiles. What
+   was done is said; why nothing fits is said in words (GPU newer than the images, PTX newer than the driver). */
+#include "cuda/device_priv.h"
+#include "runtime/base/text.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { LOG_BYTES = 4096 };
+
+typedef struct candidate {
+  const package_image *image;
+  bool ptx;
+  int number; /* 90 of sm_90, compute_90, sm_90a */
+  bool exact; /* letters follow: for this GPU alone */
+} candidate;
+
+static bool read_name(const package_image *image, candidate *out) {
+  const char *s = image->name;
+  uint64_t n;
+  *out = (candidate){.image = image, .ptx = strncmp(s, "compute_", 8) == 0};
+  if (!out->ptx && strncmp(s, "sm_", 3) != 0) return false;
+  s += out->ptx ? 8 : 3;
+  const size_t digits = strspn(s, "0123456789"), letters = strspn(s + digits, "af");
+  out->exact = letters > 0;
+  if (s[digits + letters] || letters > 1 || !number_parse_u64(s, digits, &n) || n < 50 || n > 999) return false;
+  out->number = (int)n;
+  return true;
+}
+
+/* How well an image fits a GPU; 0: not at all. */
+static int rank_of(const candidate *c, int capability) {
+  if (c->number > capability || (c->exact && c->number != capability)) return 0;
+  if (c->ptx) return 1000 + c->number;
+  if (c->number == capability) return 4000 + c->exact;
+  return c->number / 10 == capability / 10 ? 3000 + c->number : 0;
+}
+
+/* Loads one image. The driver's own log is put behind its error. */
+static taper_status load(cuda_device *d, const candidate *c, taper_error *error) {
+  char log[LOG_BYTES] = "", *end;
+  int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BYTES};
+  void *values[] = {log, (void *)(uintptr_t)sizeof(log)};
+  const char *image = c->image->object->data;
+  if (c->ptx && image[c->image->object->bytes - 1] != 0)
+    return TAPER_FAIL(error, TAPER_INVALID, "its text has no end; the package is damaged, compile it again");
+  const CUresult result = d->driver.cuModuleLoadDataEx(&d->module, image, 2, options, values);
+  if (result == CUDA_SUCCESS) return TAPER_OK;
+  log[sizeof(log) - 1] = 0;
+  while ((end = strchr(log, '\n')) != NULL) *end = ' ';
+  (void)cuda_driver_check(&d->driver, result, "cuModuleLoadDataEx", error);
+  taper_error said = *error;
+  if (result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
+    return TAPER_FAIL(
+        error, TAPER_UNSUPPORTED,
+        "%.200s: this PTX, made by NVRTC %.20s, is newer than the driver, which is for CUDA %d.%d; update "
+        "the driver, or compile with an older NVRTC (TAPER_LIBNVRTC)",
+        said.message, c->image->features, d->driver_version / 1000, d->driver_version % 1000 / 10);
+  return TAPER_FAIL(error, said.status, "%.300s%s%.400s", said.message, log[0] ? ": " : "", log);
+}
+
+static void say(const taper_model_options *o, taper_log_level level, const char *line) {
+  if (o->log) o->log(o->log_user, level, line);
+}
+
+static taper_status nothing_fits(const cuda_device *d, const package *p, const char *tried, taper_error *error) {
+  const char *list = st_metadata(&p->file, "taper.arch");
+  if (tried[0]) return TAPER_FAIL(error, TAPER_DEVICE, "%s: no image runs on %s: %.700s", p->path, d->gpu_name, tried);
+  return TAPER_FAIL(
+      error, TAPER_UNSUPPORTED,
+      "%s: no image for %s, a GPU of sm_%d: the package has %.200s; compile it with --arch sm_%d, or with "
+      "PTX for compute_%d or lower if NVRTC does not know that GPU",
+      p->path, d->gpu_name, d->capability, list ? list : "none", d->capability, d->capability);
+}
+
+static taper_status load_named(cuda_device *d, const package *p, const char *name, candidate *out, taper_error *error) {
+  const char *list = st_metadata(&p->file, "taper.arch");
+  for (uint32_t i = 0; i < p->image_count; i++) {
+    if (p->images[i].use != PACKAGE_DECODE || strcmp(p->images[i].name, name) != 0) continue;
+    taper_status status = read_name(&p->images[i], out) ? load(d, out, error)
+                                                        : TAPER_FAIL(error, TAPER_INVALID, "it is no image of CUDA");
+    return status == TAPER_OK ? status : taper_add_context(error, status, "%s: image '%s'", p->path, name);
+  }
+  return TAPER_FAIL(error, TAPER_INVALID, "%s: there is no image '%.40s'; the package has %.200s", p->path, name,
+                    list ? list : "none");
+}
+
+/* The best first; what fails is said, and the next one tried. */
+static taper_status load_best(cuda_device *d, const package *p, const taper_model_options *o, candidate *out,
+                              taper_error *error) {
+  char tried[800] = "", line[900];
+  size_t used = 0;
+  taper_error why = {0};
+  for (int bound = INT32_MAX;;) {
+    candidate best = {0}, c;
+    int rank = 0;
+    for (uint32_t i = 0; i < p->image_count; i++) {
+      if (p->images[i].use != PACKAGE_DECODE || !read_name(&p->images[i], &c)) continue;
+      const int r = rank_of(&c, d->capability);
+      if (r > rank && r < bound) best = c, rank = r;
+    }
+    if (!rank) return nothing_fits(d, p, tried, error);
+    bound = rank;
+    if (load(d, &best, &why) == TAPER_OK) {
+      *out = best;
+      if (tried[0]) {
+        snprintf(line, sizeof(line), "image '%s' is used, since %.800s", best.image->name, tried);
+        say(o, TAPER_LOG_WARNING, line);
+      }
+      return TAPER_OK;
+    }
+    const int n =
+        snprintf(tried + used, sizeof(tried) - used, "%s'%s': %.300s", used ? "; " : "", best.image->name, why.message);
+    used = n < 0 || (size_t)n >= sizeof(tried) - used ? sizeof(tried) - 1 : used + (size_t)n;
+  }
+}
+
+static taper_status find_kernels(cuda_device *d, const package *p, const candidate *c, taper_error *error) {
+  const launch_table *t = &d->table;
+  d->function = memory_zalloc(&d->allocator, (size_t)t->kernels.count + 1, sizeof(CUfunction));
+  if (!d->function) return memory_exhausted(error, "the list of kernels", t->kernels.count * sizeof(CUfunction));
+  for (uint32_t i = 0; i < t->kernels.count; i++) {
+    const launch_kernel *k = &t->kernels.at[i];
+    taper_status status = cuda_driver_check(
+        &d->driver, d->driver.cuModuleGetFunction(&d->function[i], d->module, k->name), "cuModuleGetFunction", error);
+    if (status == TAPER_OK && k->shared > 48u << 10)
+      status = cuda_driver_check(
+          &d->driver, d->driver.cuFuncSetAttribute(d->function[i], CU_FUNC_MAX_DYNAMIC_SHARED, (int)k->shared),
+          "cuFuncSetAttribute", error);
+    if (status != TAPER_OK)
+      return taper_add_context(error, status, "%s: image '%s': kernel '%.80s'", p->path, c->image->name, k->name);
+  }
+  return TAPER_OK;
+}
+
+taper_status cuda_load_image(cuda_device *d, const package *p, const taper_model_options *o, taper_error *error) {
+  char line[300];
+  candidate c = {0};
+  TAPER_TRY(o->image ? load_named(d, p, o->image, &c, error) : load_best(d, p, o, &c, error));
+  memcpy(d->base.facts.image, c.image->name, sizeof(d->base.facts.image));
+  /* the wait of programmatic launches is in images for sm_90 and newer; as edges of graphs they came with driver 12.3 */
+  d->pdl = d->table.pdl && c.number >= 90 && d->driver.cuLaunchKernelEx && d->driver_version >= 12000;
+  d->graph_pdl = d->pdl && d->driver_version >= 12030;
+  snprintf(line, sizeof(line), "%.127s (sm_%d), driver for CUDA %d.%d: image %s%s%s", d->gpu_name, d->capability,
+           d->driver_version / 1000, d->driver_version % 1000 / 10, c.image->name,
+           c.ptx ? ", compiled by the driver" : "", d->pdl ? ", programmatic launches" : "");
+  say(o, TAPER_LOG_INFO, line);
+  return find_kernels(d, p, &c, error);
+}
