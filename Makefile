@@ -81,8 +81,8 @@ $(B)/libtaper.so: $(RUNTIME_LIBS)
 	  $(call lib,runtime/base) $(ALL_LDFLAGS) -lm -lpthread
 	@ln -sf libtaper.so $(B)/libtaper.so.0
 $(B)/libtaper-cuda.so: $(call lib,cuda) $(RUNTIME_LIBS)
-	$(Q)$(CC) -shared -o $@ -Wl,-soname,libtaper-cuda.so -Wl,--whole-archive $(call lib,cuda) -Wl,--no-whole-archive \
-	  $(RUNTIME_LIBS) $(ALL_LDFLAGS) -lm -lpthread -ldl
+	$(Q)$(CC) -shared -o $@ -Wl,-soname,libtaper-cuda.so -Wl,--exclude-libs,$(subst $(eval) ,:,$(notdir $(RUNTIME_LIBS))) \
+	  -Wl,--whole-archive $(call lib,cuda) -Wl,--no-whole-archive $(RUNTIME_LIBS) $(ALL_LDFLAGS) -lm -lpthread -ldl
 $(B)/libtaper-sim.so: $(call lib,cuda/sim) $(call lib,runtime/base)
 	$(Q)$(CC) -shared -o $@ -Wl,-soname,libtaper-sim.so -Wl,--whole-archive $(call lib,cuda/sim) -Wl,--no-whole-archive \
 	  $(call lib,runtime/base) $(ALL_LDFLAGS) -lm -lpthread
@@ -93,7 +93,7 @@ $(B)/taperc: $(call lib,compiler/cli) $(COMPILER_LIBS) $(RUNTIME_LIBS)
 UNIT := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/test_*.c)))
 $(B)/tests/unit/%: tests/unit/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group $(ALL_LDFLAGS) -lcmocka -ljansson -lm -lpthread -ldl
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -lcmocka -ljansson -lm -lpthread -ldl
 # the kernels of training, for each vector width, as an image is compiled
 KERNEL_CFLAGS := -std=gnu11 -I. $(CFLAGS_$(VARIANT)) -O3 -fno-builtin -fno-math-errno -fno-trapping-math -ffp-contract=fast -w
 TRAIN_KERNELS := $(foreach v,v2 v3 v4,$(B)/tests/unit/train/kernels_$(v).o)

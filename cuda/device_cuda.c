@@ -78,7 +78,7 @@ static void close_driver(cuda_device *d) {
     if (d->stream) (void)d->driver.cuStreamDestroy_v2(d->stream);
     (void)d->driver.cuCtxPopCurrent_v2(&context);
   }
-  if (d->has_context) (void)d->driver.cuDevicePrimaryCtxRelease_v2(d->gpu);
+  if (d->has_context) (void)d->driver.cuDevicePrimaryCtxRelease_v2(d->gpu.device);
   if (d->has_driver) cuda_driver_close(&d->driver);
 }
 
@@ -93,22 +93,6 @@ static void cuda_close(device *base) {
   launch_free(&d->table);
   pool_free(d->turns);
   memory_free(&a, d);
-}
-
-static taper_status find_gpu(cuda_device *d, uint32_t ordinal, taper_error *error) {
-  int count = 0, major = 0, minor = 0;
-  CUDA_TRY(d, error, cuDeviceGetCount, &count);
-  if (count == 0 || ordinal >= (uint32_t)count)
-    return TAPER_FAIL(error, TAPER_DEVICE, "there is no GPU %u, the driver sees %d; %s", ordinal, count,
-                      count ? "give a lower number to cuda:N" : "see nvidia-smi, or choose the device cpu or sim");
-  CUDA_TRY(d, error, cuDeviceGet, &d->gpu, (int)ordinal);
-  CUDA_TRY(d, error, cuDeviceGetName, d->gpu_name, (int)sizeof(d->gpu_name), d->gpu);
-  CUDA_TRY(d, error, cuDeviceGetAttribute, &major, CU_ATTRIBUTE_MAJOR, d->gpu);
-  CUDA_TRY(d, error, cuDeviceGetAttribute, &minor, CU_ATTRIBUTE_MINOR, d->gpu);
-  CUDA_TRY(d, error, cuDeviceGetAttribute, &d->multiprocessors, CU_ATTRIBUTE_MULTIPROCESSORS, d->gpu);
-  CUDA_TRY(d, error, cuDriverGetVersion, &d->driver_version);
-  d->capability = major * 10 + minor;
-  return TAPER_OK;
 }
 
 static taper_status verify(const package *p, const taper_model_options *o, const taper_allocator *a,
@@ -131,14 +115,13 @@ static void set_facts(cuda_device *d, const package *p, uint32_t row_cap) {
   f->row_cap = most < row_cap ? (uint32_t)most : row_cap;
   f->probes = t->probes.count;
   f->threads = 1;
-  f->decodes = t->sample.is;
   for (uint32_t i = t->probes.count; i-- > 0;)
     if (t->probes.at[i].stage == LAUNCH_NONE)
       snprintf(f->lost_probe, sizeof(f->lost_probe), "%s", t->probes.at[i].name);
   const uint32_t last = t->probes.count ? t->probes.at[t->probes.count - 1].stage : LAUNCH_NONE;
-  if (last == LAUNCH_NONE || t->stages.at[last].probes) return;
-  f->scale_median = p->scale_median, f->scale_high = p->scale_high;
-  d->scale_std = p->scale_std;
+  if (last != LAUNCH_NONE && !t->stages.at[last].probes)
+    f->scale_median = p->scale_median, f->scale_high = p->scale_high, d->scale_std = p->scale_std;
+  f->decodes = t->sample.is && (t->sample.has_scale || f->scale_median <= 0);
 }
 
 /* Everything that needs the context to be current. */
@@ -161,8 +144,9 @@ static taper_status start(cuda_device *d, const package *p, const taper_model_op
   set_facts(d, p, o->chunk_rows ? o->chunk_rows : otherwise);
   d->has_driver = true; /* closing is legal after a failure */
   TAPER_TRY(cuda_driver_open(NULL, choice->simulated, &d->driver, error));
-  TAPER_TRY(find_gpu(d, choice->ordinal, error));
-  CUDA_TRY(d, error, cuDevicePrimaryCtxRetain, &d->context, d->gpu);
+  TAPER_TRY(cuda_device_describe(&d->driver, (int)choice->ordinal, &d->gpu, error));
+  d->capability = d->gpu.major * 10 + d->gpu.minor;
+  CUDA_TRY(d, error, cuDevicePrimaryCtxRetain, &d->context, d->gpu.device);
   d->has_context = true;
   CUDA_TRY(d, error, cuCtxPushCurrent_v2, d->context);
   taper_status status = set_up(d, p, o, error);

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOG_BYTES = 4096 };
-
 typedef struct candidate {
   const package_image *image;
   bool ptx;
@@ -35,27 +33,17 @@ static int rank_of(const candidate *c, int capability) {
   return c->number / 10 == capability / 10 ? 3000 + c->number : 0;
 }
 
-/* Loads one image. The driver's own log is put behind its error. */
+/* Loads one image: the driver's own words are in the error. */
 static taper_status load(cuda_device *d, const candidate *c, taper_error *error) {
-  char log[LOG_BYTES] = "", *end;
-  int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BYTES};
-  void *values[] = {log, (void *)(uintptr_t)sizeof(log)};
   const char *image = c->image->object->data;
   if (c->ptx && image[c->image->object->bytes - 1] != 0)
-    return TAPER_FAIL(error, TAPER_INVALID, "its text has no end; the package is damaged, compile it again");
-  const CUresult result = d->driver.cuModuleLoadDataEx(&d->module, image, 2, options, values);
-  if (result == CUDA_SUCCESS) return TAPER_OK;
-  log[sizeof(log) - 1] = 0;
-  while ((end = strchr(log, '\n')) != NULL) *end = ' ';
-  (void)cuda_driver_check(&d->driver, result, "cuModuleLoadDataEx", error);
+    return TAPER_FAIL(error, TAPER_INVALID, "image %s: its text has no end; the package is damaged, compile it again",
+                      c->image->name);
+  taper_status status = cuda_module_load(&d->driver, image, c->image->name, &d->module, error);
+  if (status != TAPER_UNSUPPORTED || !c->ptx) return status;
   taper_error said = *error;
-  if (result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
-    return TAPER_FAIL(
-        error, TAPER_UNSUPPORTED,
-        "%.200s: this PTX, made by NVRTC %.20s, is newer than the driver, which is for CUDA %d.%d; update "
-        "the driver, or compile with an older NVRTC (TAPER_LIBNVRTC)",
-        said.message, c->image->features, d->driver_version / 1000, d->driver_version % 1000 / 10);
-  return TAPER_FAIL(error, said.status, "%.300s%s%.400s", said.message, log[0] ? ": " : "", log);
+  return TAPER_FAIL(error, status, "%.700s (NVRTC %.20s made it, the driver is for CUDA %d.%d)", said.message,
+                    c->image->features, CUDA_MAJOR(d->driver.version), CUDA_MINOR(d->driver.version));
 }
 
 static void say(const taper_model_options *o, taper_log_level level, const char *line) {
@@ -64,12 +52,12 @@ static void say(const taper_model_options *o, taper_log_level level, const char 
 
 static taper_status nothing_fits(const cuda_device *d, const package *p, const char *tried, taper_error *error) {
   const char *list = st_metadata(&p->file, "taper.arch");
-  if (tried[0]) return TAPER_FAIL(error, TAPER_DEVICE, "%s: no image runs on %s: %.700s", p->path, d->gpu_name, tried);
+  if (tried[0]) return TAPER_FAIL(error, TAPER_DEVICE, "%s: no image runs on %s: %.700s", p->path, d->gpu.name, tried);
   return TAPER_FAIL(
       error, TAPER_UNSUPPORTED,
       "%s: no image for %s, a GPU of sm_%d: the package has %.200s; compile it with --arch sm_%d, or with "
       "PTX for compute_%d or lower if NVRTC does not know that GPU",
-      p->path, d->gpu_name, d->capability, list ? list : "none", d->capability, d->capability);
+      p->path, d->gpu.name, d->capability, list ? list : "none", d->capability, d->capability);
 }
 
 static taper_status load_named(cuda_device *d, const package *p, const char *name, candidate *out, taper_error *error) {
@@ -138,10 +126,10 @@ taper_status cuda_load_image(cuda_device *d, const package *p, const taper_model
   TAPER_TRY(o->image ? load_named(d, p, o->image, &c, error) : load_best(d, p, o, &c, error));
   memcpy(d->base.facts.image, c.image->name, sizeof(d->base.facts.image));
   /* the wait of programmatic launches is in images for sm_90 and newer; as edges of graphs they came with driver 12.3 */
-  d->pdl = d->table.pdl && c.number >= 90 && d->driver.cuLaunchKernelEx && d->driver_version >= 12000;
-  d->graph_pdl = d->pdl && d->driver_version >= 12030;
-  snprintf(line, sizeof(line), "%.127s (sm_%d), driver for CUDA %d.%d: image %s%s%s", d->gpu_name, d->capability,
-           d->driver_version / 1000, d->driver_version % 1000 / 10, c.image->name,
+  d->pdl = d->table.pdl && c.number >= 90 && d->driver.cuLaunchKernelEx && d->driver.version >= 12000;
+  d->graph_pdl = d->pdl && d->driver.version >= 12030;
+  snprintf(line, sizeof(line), "%.127s (sm_%d), driver for CUDA %d.%d: image %s%s%s", d->gpu.name, d->capability,
+           CUDA_MAJOR(d->driver.version), CUDA_MINOR(d->driver.version), c.image->name,
            c.ptx ? ", compiled by the driver" : "", d->pdl ? ", programmatic launches" : "");
   say(o, TAPER_LOG_INFO, line);
   return find_kernels(d, p, &c, error);

@@ -25,7 +25,7 @@ taper_status cuda_alloc(cuda_device *d, uint64_t bytes, const char *what, CUdevi
   return TAPER_FAIL(error, TAPER_NOMEM,
                     "no memory on %s for %s (%llu bytes; %zu of its %zu are free); free some, or give a smaller "
                     "context or batch",
-                    d->gpu_name, what, (unsigned long long)bytes, available, total);
+                    d->gpu.name, what, (unsigned long long)bytes, available, total);
 }
 
 /* Forgets the last block of cuda_alloc's; the device owns it no more. */
@@ -94,8 +94,9 @@ static taper_status load_rotary(cuda_device *d, const launch_rotary *r, CUdevice
   for (uint64_t pos = 0; pos < context; pos += chunk) {
     const uint64_t n = context - pos < chunk ? context - pos : chunk;
     for (uint64_t i = 0; i < n * r->pairs; i++) {
-      const double angle = (double)(pos + i / r->pairs) * r->inv_freq.at[i % r->pairs];
-      float *at = staging + i / r->pairs * row + i % r->pairs;
+      const uint64_t line = i / r->pairs, pair = i % r->pairs;
+      const double angle = (double)(pos + line) * r->inv_freq.at[pair];
+      float *at = staging + line * row + pair;
       at[0] = (float)(cos(angle) * r->magnitude);
       at[r->pairs] = (float)(sin(angle) * r->magnitude);
     }
@@ -142,7 +143,7 @@ taper_status cuda_load_weights(cuda_device *d, const package *p, taper_error *er
 
 uint32_t cuda_splits(const cuda_device *d, uint32_t context) {
   const uint32_t heads = d->table.key_heads ? d->table.key_heads : 1;
-  const uint32_t fill = 2 * (uint32_t)d->multiprocessors / heads;
+  const uint32_t fill = 2 * (uint32_t)d->gpu.multiprocessors / heads;
   uint32_t splits = (context + SPLIT_POSITIONS - 1) / SPLIT_POSITIONS;
   if (splits > MAX_SPLITS) splits = MAX_SPLITS;
   if (splits > fill) splits = fill;

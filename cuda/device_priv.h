@@ -24,14 +24,13 @@ typedef struct cuda_device {
   taper_allocator allocator;
   cuda_driver driver;
   bool has_driver, has_context;
-  CUdevice gpu;
+  cuda_device_facts gpu;
   CUcontext context;
   CUstream stream;
   CUmodule module;
-  char gpu_name[128];
-  int capability, driver_version, multiprocessors; /* 90, 13000 */
-  bool pdl, graphs, graph_pdl;                     /* launch attribute of kernels; of kernels in graphs */
-  bool scale_std;                                  /* s(h) is a standard deviation, else a root mean square */
+  int capability;              /* 90 of sm_90 */
+  bool pdl, graphs, graph_pdl; /* launch attribute of kernels; of kernels in graphs */
+  bool scale_std;              /* s(h) is a standard deviation, else a root mean square */
   launch_table table;
   CUfunction *function; /* [kernels] */
   pool *turns;          /* of one thread: its lock is the queue of the callers */

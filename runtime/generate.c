@@ -1,3 +1,4 @@
+#include "runtime/abi/cuda_abi.h"
 #include "runtime/model.h"
 #include "runtime/text/stop.h"
 #include "runtime/text/tokenizer.h"
@@ -80,20 +81,86 @@ static bool put_token(const taper_session *s, text_out *t, int32_t id, taper_fin
   return !stop;
 }
 
+/* What the device has chosen ahead of what was told: id[at] follows the last token of the session. */
+typedef struct ahead {
+  int32_t id[DEVICE_DECODE_MOST];
+  float scale[DEVICE_DECODE_MOST]; /* of the token before id[i]; where an end was chosen, one more */
+  uint32_t count, at;
+  uint32_t end, bad_id; /* what followed the last id */
+} ahead;
+
+static bool on_device(const taper_session *s) {
+  return s->model->device->ops->decode && s->model->device->facts.decodes;
+}
+
+/* Has the device append `id` and choose what follows. */
+static taper_status decode(taper_session *s, uint32_t seq, const taper_generation *g, int32_t id, size_t left, ahead *a,
+                           taper_error *error) {
+  device *d = s->model->device;
+  const uint32_t held = s->length[seq], room = s->context - held;
+  device_decode_row row = {.token = id,
+                           .slot = seq,
+                           .length = held,
+                           .sequence = seq,
+                           .history = session_history(s, seq),
+                           .out = a->id,
+                           .scales = s->scale ? a->scale : NULL};
+  uint32_t most = left < DEVICE_DECODE_MOST ? (uint32_t)left : DEVICE_DECODE_MOST;
+  if (most > room) most = room;
+  device_decode call = {
+      .sampling = &g->sampling, .row = &row, .rows = 1, .most = most, .end_token = s->model->end_token};
+  a->count = a->at = 0;
+  taper_status status = d->ops->decode(d, s->state, &call, error);
+  a->count = row.made, a->end = row.end, a->bad_id = row.bad_id;
+  if (status != TAPER_OK || a->end == TAPER_CUDA_NUMERIC) d->ops->state_scrub(d, s->state, seq);
+  if (status != TAPER_OK && s->scale) s->scale[seq] = (session_scale){0};
+  return status;
+}
+
+/* Appends the id that was told: the device has done so already, or does it now together with what follows. */
+static taper_status append_ahead(taper_session *s, uint32_t seq, const taper_generation *g, int32_t id, size_t left,
+                                 ahead *a, taper_error *error) {
+  const bool known = a->at < a->count || a->end == TAPER_CUDA_END || a->end == TAPER_CUDA_NUMERIC;
+  if (!known) TAPER_TRY(decode(s, seq, g, id, left, a, error));
+  if (a->at == a->count && a->end == TAPER_CUDA_NUMERIC) {
+    if (s->scale) s->scale[seq] = (session_scale){0};
+    return TAPER_FAIL(error, TAPER_NUMERIC,
+                      "sequence %u, position %u: the logit of id %u is not a finite number; check the weights for NaN "
+                      "and for values beyond f32",
+                      seq, s->length[seq], a->bad_id);
+  }
+  if (a->at == a->count && a->end != TAPER_CUDA_END)
+    return TAPER_FAIL(error, TAPER_INTERNAL, "the device chose no token: a defect of the package or of libtaper");
+  session_accept(s, seq, id, s->scale ? &a->scale[a->at] : NULL);
+  return TAPER_OK;
+}
+
+/* The token that follows those of the session. */
+static taper_status next_token(taper_session *s, uint32_t seq, const taper_generation *g, ahead *a, int32_t *out,
+                               taper_error *error) {
+  if (a->at < a->count) return *out = a->id[a->at++], TAPER_OK;
+  if (a->end == TAPER_CUDA_END) return *out = s->model->end_token, TAPER_OK;
+  return sample_pick(&g->sampling, s->next, s->model->device->facts.vocab, session_history(s, seq), s->length[seq], seq,
+                     &s->room, out, error);
+}
+
 static taper_status generate(taper_session *s, uint32_t seq, text_out *t, taper_finish *finish, taper_error *error) {
   const taper_generation *g = t->g;
+  ahead a = {0};
   *finish = TAPER_FINISH_LENGTH;
   for (size_t made = 0; made < g->max_tokens;) {
     int32_t id;
     const uint32_t held = s->length[seq];
-    TAPER_TRY(sample_pick(&g->sampling, s->next, s->model->device->facts.vocab, session_history(s, seq), held, seq,
-                          &s->room, &id, error));
+    TAPER_TRY(next_token(s, seq, g, &a, &id, error));
     if (id == s->model->end_token) return *finish = TAPER_FINISH_END, TAPER_OK;
     if (!put_token(s, t, id, finish)) return TAPER_OK;
     *finish = TAPER_FINISH_LENGTH;
     if (++made == g->max_tokens) return TAPER_OK;
     if (held == s->context) return *finish = TAPER_FINISH_CONTEXT, TAPER_OK;
-    TAPER_TRY(taper_session_append(s, seq, &id, 1, s->next, error));
+    if (on_device(s))
+      TAPER_TRY(append_ahead(s, seq, g, id, g->max_tokens - made, &a, error));
+    else
+      TAPER_TRY(taper_session_append(s, seq, &id, 1, s->next, error));
   }
   return TAPER_OK;
 }

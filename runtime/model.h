@@ -39,6 +39,9 @@ struct taper_session {
 /* The tokens that sequence `seq` holds; taper_session_length of them. */
 const int32_t *session_history(const taper_session *s, uint32_t seq);
 
+/* Counts a token whose position the device has computed already; *scale: its s(h), NULL: not known. */
+void session_accept(taper_session *s, uint32_t seq, int32_t token, const float *scale);
+
 /* The ratio above which the stream is out of range; 0: not known. */
 double model_scale_limit(const taper_model *m);
 

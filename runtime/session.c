@@ -234,6 +234,14 @@ static void note_scales(taper_session *s, const device_batch *b) {
   }
 }
 
+void session_accept(taper_session *s, uint32_t seq, int32_t token, const float *scale) {
+  const uint32_t at = s->length[seq]++;
+  s->history[(size_t)seq * s->context + at] = token;
+  if (!s->scale) return;
+  const double ratio = scale ? (double)*scale / s->model->device->facts.scale_median : 0;
+  s->scale[seq] = (session_scale){.last = ratio, .peak = ratio, .peak_at = scale ? at : 0};
+}
+
 static taper_status undo(taper_session *s, const append_call *c, const device_batch *b, taper_status status,
                          taper_error *error) {
   device *d = s->model->device;
