@@ -32,7 +32,7 @@ taper_status build_passes(model_loaded *m, const build_options *options, diag_si
 taper_status build_lower(model_loaded *m, const build_options *options, diag_sink *sink, plan **out,
                          taper_error *error) {
   TAPER_TRY(build_passes(m, options, sink, error));
-  *out = plan_make(m->module, "cpu", sink);
+  *out = plan_make(m->module, options->target ? options->target : "cpu", sink);
   return *out ? TAPER_OK : in_sink(error, false);
 }
 

@@ -12,6 +12,7 @@
 typedef struct build_options {
   pass_options pass;
   const char *cc;                     /* NULL: gcc */
+  const char *target;                 /* "cuda"; NULL: "cpu" */
   const char *target_triple;          /* NULL: this machine */
   const char *archs[BUILD_MAX_ARCHS]; /* images wanted: words of build_arch_names, each once */
   size_t arch_count;                  /* 0: the one that this machine runs best */

@@ -15,6 +15,8 @@ typedef struct emit_options {
 
 /* The complete C source of the image, readable, one function per distinct stage. */
 bool emit_source(const plan *p, const char *model_hash, text *out, diag_sink *sink);
+/* The same for target cuda: one kernel per distinct stage, and the launch table that goes with them (docs/cuda.md). */
+bool emit_cuda(const plan *p, text *out, text *out_launch, diag_sink *sink);
 /* The same of training: it exports `taper_train_image` (runtime/abi/train_abi.h). */
 bool emit_train_source(const train_plan *p, const char *model_hash, text *out, diag_sink *sink);
 /* Runs the C compiler (a child process, no shell) and checks the result: no undefined symbols. *out_image from malloc.

@@ -50,12 +50,37 @@ typedef struct emit_fields {
 
 /* The member for an index: "a->b0". Owned by mem. */
 const char *emit_field(arena *mem, emit_fields *f, emit_field_kind kind, uint32_t index);
-void emit_fields_struct(const emit_fields *f, const char *tag, text *out);
+struct emit_dialect;
+void emit_fields_struct(const emit_fields *f, const struct emit_dialect *d, const char *tag, text *out);
 void emit_fields_values(const plan *p, const emit_fields *f, text *out);
 
 /* The source of stage s as functions called `name` and `name`_0, ...; fields are collected. */
 bool emit_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
                 const char **out_problem);
+
+/* ---- functions.c: stages that differ by what stands in their argument structs only share a function ---- */
+typedef struct emit_function {
+  const char *body;  /* with @NAME@ and @COMMENT@ */
+  emit_fields shape; /* names of its struct's members */
+  const char *name;
+  size_t first, count; /* stages */
+} emit_function;
+
+typedef struct emit_functions {
+  const plan *p; /* p, stage and note are set by the caller, the rest zeroed */
+  bool (*stage)(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
+                const char **out_problem);
+  const char *note[2]; /* around the function's name in the comment in front of it; NULL: no note */
+  arena mem;           /* the caller frees it, after a failure too */
+  emit_function *list;
+  size_t count;
+  uint32_t *function_of, *row_of; /* [stage]; row_of: which of the function's stages it is */
+  const emit_fields **fields;     /* [stage] */
+} emit_functions;
+/* false: reported in the sink. */
+bool emit_functions_make(emit_functions *f, diag_sink *sink);
+/* The function's text. */
+void emit_function_put(const emit_functions *f, size_t function, text *out);
 
 /* ---- kernel.c: templates/kernels.def ---- */
 typedef enum emit_form { FORM_NONE, FORM_VECTOR, FORM_AXIS, FORM_CODE } emit_form;
@@ -74,7 +99,22 @@ typedef struct emit_code {
 void emit_kernel(const emit_code *c, text *out);
 
 /* ---- steps.c ---- */
-typedef struct emit_list {
+typedef struct emit_list emit_list;
+/* How a target writes what the steps of all targets have in common. */
+typedef struct emit_dialect {
+  const char *types[FIELD_KINDS]; /* of the members of argument structs; NULL: the CPU's */
+  const char *weight[2], *half[2], *state[2],
+      *rotary[2];     /* what stands around a member that means one; half: of 16-bit numbers */
+  const char *first;  /* column that a worker's loop begins at */
+  const char *sync;   /* between steps: what one worker of a row wrote, the others read */
+  const char *number; /* a function around the place of a result that is one number; "": none */
+  bool exact;         /* a load or store is of one column */
+  const char *(*kept)(const emit_list *l, const plan_step *s); /* where a row's kept value lies */
+  const char *(*scratch)(const emit_list *l, size_t i); /* where the value of step i lies, for steps of this list */
+} emit_dialect;
+extern const emit_dialect emit_cpu;
+
+struct emit_list {
   const plan *p;
   const plan_stage *stage;
   const plan_segment *segment; /* NULL: whole rows */
@@ -82,7 +122,9 @@ typedef struct emit_list {
   size_t count;
   emit_fields *fields;
   arena *mem;
-} emit_list;
+  const emit_dialect *dialect;
+  void *user; /* the dialect's */
+};
 /* The statements that run the steps on row r (or on columns column .. column + n - 1 of it). */
 void emit_steps(const emit_list *l, text *out);
 

@@ -25,14 +25,17 @@ const char *emit_field(arena *mem, emit_fields *f, emit_field_kind kind, uint32_
   return arena_printf(mem, "a->%s%u", kinds[kind].letter, i);
 }
 
-void emit_fields_struct(const emit_fields *f, const char *tag, text *out) {
+void emit_fields_struct(const emit_fields *f, const emit_dialect *d, const char *tag, text *out) {
   bool any = false;
   text_printf(out, "struct %s {\n", tag);
   for (int k = 0; k < FIELD_KINDS; k++) {
     if (!f->count[k]) continue;
     any = true;
-    text_printf(out, "  %s ", kinds[k].type);
-    for (uint32_t i = 0; i < f->count[k]; i++) text_printf(out, "%s%s%u", i ? ", " : "", kinds[k].letter, i);
+    const char *type = d && d->types[k] ? d->types[k] : kinds[k].type;
+    const char *star = type[strlen(type) - 1] == '*' ? "*" : "";
+    text_printf(out, "  %.*s", (int)(strlen(type) - strlen(star)), type);
+    for (uint32_t i = 0; i < f->count[k]; i++)
+      text_printf(out, "%s%s%s%u", i ? ", " : *star ? "" : " ", star, kinds[k].letter, i);
     text_puts(out, ";\n");
   }
   text_puts(out, any ? "};\n" : "  char none;\n};\n");

@@ -4,133 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct function {
-  char *body;        /* with @NAME@ and @COMMENT@ */
-  emit_fields shape; /* names of its struct's members */
-  const char *name;
-  size_t first, count; /* stages */
-  text rows;           /* its table */
-} function;
-
 typedef struct sourcer {
   const plan *p;
-  arena mem;
-  function *functions;
-  size_t count;
-  uint32_t *function_of, *row_of; /* [stage] */
+  emit_functions f;
   text *out;
 } sourcer;
 
-static const char *const kinds[] = {[PLAN_ROWS] = "rows", [PLAN_LINEAR] = "linear", [PLAN_ATTENTION] = "attention"};
-
-static bool same_shape(const emit_fields *a, const emit_fields *b) {
-  return memcmp(a->count, b->count, sizeof a->count) == 0;
-}
-
-/* Equal text, but for the name, is one function. */
-static bool add_stage(sourcer *s, size_t i, diag_sink *sink) {
-  ir_value unknown = emit_without_kernel(s->p, &s->p->stages[i]);
-  if (unknown.id) {
-    diag_report(sink, DC_EMIT_TEMPLATE, ir_loc_of(s->p->m, unknown),
-                "op '%s' has no kernel for target %s; give it a line in templates/kernels.def",
-                ir_op_name(ir_opcode_of(s->p->m, unknown)), s->p->target);
-    return false;
-  }
-  text body = {0};
-  const char *problem = "";
-  emit_fields *fields = ARENA_NEW(&s->mem, emit_fields);
-  bool ok = emit_stage(s->p, &s->p->stages[i], "@NAME@", fields, &body, &problem);
-  if (!ok || fields->full || body.failed) {
-    diag_report(sink, DC_EMIT_TEMPLATE, (diag_loc){0}, "stage '%s' cannot be written: %s%.60s", s->p->stages[i].name,
-                fields->full  ? "too many values for one function; use -O1"
-                : body.failed ? "memory ran out"
-                              : "template: ",
-                ok ? "" : problem);
-    text_free(&body);
-    return false;
-  }
-  size_t f = 0;
-  while (f < s->count && !(strcmp(s->functions[f].body, body.data) == 0 && same_shape(&s->functions[f].shape, fields)))
-    f++;
-  if (f == s->count) {
-    s->functions[s->count++] = (function){.body = arena_strdup(&s->mem, body.data), .shape = *fields, .first = i};
-    s->functions[f].name = arena_printf(&s->mem, "%s_%zu", kinds[s->p->stages[i].kind], f);
-  }
-  text_free(&body);
-  s->function_of[i] = (uint32_t)f, s->row_of[i] = (uint32_t)s->functions[f].count++;
-  text_puts(&s->functions[f].rows, "    ");
-  emit_fields_values(s->p, fields, &s->functions[f].rows);
-  text_puts(&s->functions[f].rows, ",\n");
-  return true;
-}
-
-static void put_stage_numbers(const sourcer *s, size_t f, text *out) {
-  size_t shown = 0, n = s->functions[f].count;
-  text_printf(out, "Stage%s ", n > 1 ? "s" : "");
-  for (size_t i = 0; i < s->p->stage_count; i++) {
-    if (s->function_of[i] != f) continue;
-    if (shown < 6 || shown == n - 1) text_printf(out, "%s%zu", shown ? ", " : "", i);
-    if (shown == 6 && n > 7) text_puts(out, ", ...");
-    shown++;
-  }
-  text_printf(out, " of %zu (%zu, row by row of %s_table): '", s->p->stage_count, n, s->functions[f].name);
-  emit_in_comment(out, s->p->stages[s->functions[f].first].name);
-  text_puts(out, "'");
-}
-
-typedef struct op_list {
-  ir_value ops[64];
-  size_t count;
-} op_list;
-
-static void note_op(op_list *l, ir_value v) {
-  for (size_t i = 0; i < l->count; i++)
-    if (ir_same(l->ops[i], v)) return;
-  if (l->count < 64) l->ops[l->count++] = v;
-}
-
-static void put_op(const sourcer *s, ir_value v, text *out) {
-  text line = {0};
-  ir_print_op(s->p->m, v, &line);
-  size_t n = line.size && line.data[line.size - 1] == '\n' ? line.size - 1 : line.size;
-  char *copy = n ? strndup(line.data, n < 160 ? n : 160) : NULL;
-  text_puts(out, "\n     ");
-  if (copy) emit_in_comment(out, copy);
-  free(copy);
-  text_free(&line);
-}
-
-static void put_comment(const sourcer *s, size_t f, text *out) {
-  const plan_stage *first = &s->p->stages[s->functions[f].first];
-  op_list l = {.count = 0};
-  for (size_t i = 0; i < first->step_count; i++) note_op(&l, first->steps[i].op);
-  for (size_t g = 0; g < first->segment_count; g++) {
-    for (size_t i = 0; i < first->segments[g].root_count; i++) note_op(&l, first->segments[g].roots[i].linear);
-    for (size_t i = 0; i < first->segments[g].step_count; i++) note_op(&l, first->segments[g].steps[i].op);
-  }
-  text_puts(out, "/* ");
-  put_stage_numbers(s, f, out);
-  for (size_t i = 0; i < l.count; i++) put_op(s, l.ops[i], out);
-  text_puts(out, " */\n");
-}
-
 static void put_function(const sourcer *s, size_t f) {
-  const function *fn = &s->functions[f];
+  const emit_function *fn = &s->f.list[f];
   text_puts(s->out, "\n");
-  emit_fields_struct(&fn->shape, arena_printf((arena *)&s->mem, "%s_args", fn->name), s->out);
-  for (const char *b = fn->body, *at; *b; b = at) {
-    at = strchr(b, '@');
-    text_put(s->out, b, at ? (size_t)(at - b) : strlen(b));
-    if (!at) break;
-    if (strncmp(at, "@NAME@", 6) == 0)
-      text_puts(s->out, fn->name), at += 6;
-    else if (strncmp(at, "@COMMENT@\n", 10) == 0)
-      put_comment(s, f, s->out), at += 10;
-    else
-      text_put(s->out, at, 1), at += 1;
+  emit_fields_struct(&fn->shape, &emit_cpu, arena_printf((arena *)&s->f.mem, "%s_args", fn->name), s->out);
+  emit_function_put(&s->f, f, s->out);
+  text_printf(s->out, "static const struct %s_args %s_table[] = {\n", fn->name, fn->name);
+  for (size_t i = 0; i < s->p->stage_count; i++) {
+    if (s->f.function_of[i] != f) continue;
+    text_puts(s->out, "    ");
+    emit_fields_values(s->p, s->f.fields[i], s->out);
+    text_puts(s->out, ",\n");
   }
-  text_printf(s->out, "static const struct %s_args %s_table[] = {\n%s};\n", fn->name, fn->name,
-              fn->rows.data ? fn->rows.data : "");
+  text_puts(s->out, "};\n");
 }
 
 /* ---- tables ---- */
@@ -139,8 +31,8 @@ static void put_tables(const sourcer *s) {
   text *out = s->out;
   text_puts(out, "\nstatic const taper_stage stages[] = {\n");
   for (size_t i = 0; i < p->stage_count; i++) {
-    const char *f = s->functions[s->function_of[i]].name;
-    text_printf(out, "    {%s, &%s_table[%u], ", f, f, s->row_of[i]);
+    const char *f = s->f.list[s->f.function_of[i]].name;
+    text_printf(out, "    {%s, &%s_table[%u], ", f, f, s->f.row_of[i]);
     emit_string(out, p->stages[i].name);
     text_puts(out, p->stages[i].probes ? ", TAPER_STAGE_PROBES},\n" : ", 0},\n");
   }
@@ -166,7 +58,7 @@ static void put_rotary(const sourcer *s) {
   const plan *p = s->p;
   for (size_t i = 0; i < p->rotary_count; i++) {
     uint32_t n = p->rotary[i].pairs;
-    double *freq = ARENA_ARRAY((arena *)&s->mem, double, n + 1);
+    double *freq = ARENA_ARRAY((arena *)&s->f.mem, double, n + 1);
     ir_rope_inv_freq(p->m, p->rotary[i].op, freq, n);
     text_printf(s->out, "static const double inv_freq_%zu[] = {", i);
     for (uint32_t j = 0; j < n; j++) {
@@ -225,18 +117,14 @@ static bool put_preludes(text *out) {
 }
 
 bool emit_source(const plan *p, const char *model_hash, text *out, diag_sink *sink) {
-  sourcer s = {.p = p, .out = out};
-  s.functions = ARENA_ARRAY(&s.mem, function, p->stage_count + 1);
-  s.function_of = ARENA_ARRAY(&s.mem, uint32_t, p->stage_count + 1),
-  s.row_of = ARENA_ARRAY(&s.mem, uint32_t, p->stage_count + 1);
-  bool ok = true;
-  for (size_t i = 0; i < p->stage_count && ok; i++) ok = add_stage(&s, i, sink);
+  sourcer s = {.p = p, .out = out, .f = {.p = p, .stage = emit_stage, .note = {", row by row of ", "_table"}}};
+  bool ok = emit_functions_make(&s.f, sink);
   if (ok) {
     text_puts(out, "/* Kernels of model '");
     emit_in_comment(out, ir_module_name(p->m));
     text_printf(out, "', written by taperc for target %s. */\n", p->target);
     ok = put_preludes(out);
-    for (size_t f = 0; f < s.count && ok; f++) put_function(&s, f);
+    for (size_t f = 0; f < s.f.count && ok; f++) put_function(&s, f);
     put_tables(&s);
     put_rotary(&s);
     put_image(&s, model_hash);
@@ -244,7 +132,6 @@ bool emit_source(const plan *p, const char *model_hash, text *out, diag_sink *si
       diag_report(sink, DC_EMIT_TEMPLATE, (diag_loc){0},
                   "a template header is missing from this program; build it anew");
   }
-  for (size_t f = 0; f < s.count; f++) text_free(&s.functions[f].rows);
-  arena_free(&s.mem);
+  arena_free(&s.f.mem);
   return ok && !out->failed;
 }

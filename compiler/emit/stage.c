@@ -49,9 +49,31 @@ static bool fill(filler *f, const char *template) {
 }
 
 static emit_list list_of(filler *f, const plan_segment *segment, const plan_step *steps, size_t n) {
-  return (emit_list){
-      .p = f->p, .stage = f->s, .segment = segment, .steps = steps, .count = n, .fields = f->fields, .mem = f->mem};
+  return (emit_list){.p = f->p,
+                     .stage = f->s,
+                     .segment = segment,
+                     .steps = steps,
+                     .count = n,
+                     .fields = f->fields,
+                     .mem = f->mem,
+                     .dialect = &emit_cpu};
 }
+
+static const char *kept_row(const emit_list *l, const plan_step *s) {
+  return arena_printf(l->mem, "scratch_row(c, %llu, %llu, %u, r)", (unsigned long long)l->stage->scratch,
+                      (unsigned long long)s->scratch, s->width);
+}
+static const char *scratch_of(const emit_list *l, size_t i) {
+  return arena_printf(l->mem, "c->scratch + %llu", (unsigned long long)l->steps[i].scratch);
+}
+const emit_dialect emit_cpu = {.weight = {"c->weight[", "]"},
+                               .state = {"c->state[", "]"},
+                               .rotary = {"c->rotary[", "]"},
+                               .first = "0",
+                               .sync = "",
+                               .number = "",
+                               .kept = kept_row,
+                               .scratch = scratch_of};
 
 /* ---- rows ---- */
 static bool fill_rows(filler *f) {

@@ -24,6 +24,7 @@ typedef struct pointer {
 
 typedef struct writer {
   const emit_list *l;
+  const emit_dialect *d;
   const ir_module *m;
   arena *mem;
   text *out;     /* statements */
@@ -49,7 +50,8 @@ static const char *declare(writer *w, const char *stem, bool written, const char
       return w->pointers[i].name;
   const char *name = arena_printf(w->mem, "%s%zu", stem, w->pointer_count);
   w->pointers[w->pointer_count++] = (pointer){name, arena_strdup(w->mem, expression)};
-  text_printf(&w->declared, "%sfloat *%s = %s;\n", written ? "" : "const ", name, expression);
+  const char *type = *stem == 'h' ? "auto" : written ? "float" : "const float";
+  text_printf(&w->declared, "%s *%s = %s;\n", type, name, expression);
   return name;
 }
 
@@ -67,9 +69,16 @@ static const char *buffer_at(writer *w, uint32_t buffer, uint32_t start, bool wr
 }
 
 static const char *kept_at(writer *w, const plan_step *s, const char *at) {
-  return declare(w, "k", true,
-                 arena_printf(w->mem, "scratch_row(c, %llu, %llu, %u, r)%s", (unsigned long long)w->l->stage->scratch,
-                              (unsigned long long)s->scratch, s->width, at));
+  return declare(w, "k", true, arena_printf(w->mem, "%s%s", w->d->kept(w->l, s), at));
+}
+
+/* What a field of an argument struct stands for: a weight, a state, a rotary table. */
+static const char *global_at(writer *w, const char *const around[2], emit_field_kind kind, uint32_t index) {
+  return arena_printf(w->mem, "%s%s%s", around[0], emit_field(w->mem, w->l->fields, kind, index), around[1]);
+}
+static const char *weight_at(writer *w, uint32_t index) {
+  bool half = w->l->p->weights[index].dtype != IR_F32;
+  return global_at(w, half ? w->d->half : w->d->weight, FIELD_WEIGHT, index);
 }
 
 /* Where step i's result lies. */
@@ -77,7 +86,7 @@ static const char *result_at(writer *w, size_t i) {
   const plan_step *s = step_at(w, i);
   if (s->buffer != PLAN_NONE) return buffer_at(w, s->buffer, s->shift, true);
   if (s->kept) return kept_at(w, s, "");
-  return declare(w, "m", true, arena_printf(w->mem, "c->scratch + %llu", (unsigned long long)s->scratch));
+  return declare(w, "m", true, w->d->scratch(w->l, i));
 }
 
 static const char *dot_at(writer *w, uint32_t root) { return arena_printf(w->mem, "d%u", root); }
@@ -98,8 +107,7 @@ static const char *operand_at(writer *w, const plan_step *s, size_t i) {
   case PLAN_DOT: return dot_at(w, o->index);
   case PLAN_GLOBAL:
     if (o->index == PLAN_NONE) return "0";
-    return declare(w, "w", false,
-                   arena_printf(w->mem, "c->weight[%s]", emit_field(w->mem, w->l->fields, FIELD_WEIGHT, o->index)));
+    return declare(w, w->l->p->weights[o->index].dtype == IR_F32 ? "w" : "h", false, weight_at(w, o->index));
   case PLAN_INPUT: return arena_printf(w->mem, "c->%s[%s]", o->index ? "pos" : "token", token_row(w));
   }
   return "";
@@ -162,9 +170,8 @@ static uint32_t axis_in(const writer *w, const plan_step *s) {
 }
 
 static const char *rotary_at(writer *w, const plan_step *s) {
-  return arena_printf(w->mem, "c->rotary[%s] + (size_t)c->pos[%s] * %u",
-                      emit_field(w->mem, w->l->fields, FIELD_ROTARY, s->rotary), token_row(w),
-                      2 * w->l->p->rotary[s->rotary].pairs);
+  return arena_printf(w->mem, "%s + (size_t)c->pos[%s] * %u", global_at(w, w->d->rotary, FIELD_ROTARY, s->rotary),
+                      token_row(w), 2 * w->l->p->rotary[s->rotary].pairs);
 }
 
 static const char *letter_text(writer *w, const plan_step *s, char letter, const char *y) {
@@ -200,7 +207,11 @@ static void put_code(writer *w, const plan_step *s, const char *y, operand_text 
 
 /* ---- VECTOR ---- */
 static bool is_full(const writer *w, const plan_step *s) {
-  return (is_by_heads(w, s) ? last_of(w, s) : by_columns(w) ? w->l->segment->columns : s->width) % 16 == 0;
+  return w->d->exact || (is_by_heads(w, s) ? last_of(w, s)
+                         : by_columns(w)   ? w->l->segment->columns
+                                           : s->width) %
+                                16 ==
+                            0;
 }
 
 static const char *columns_left(writer *w, const plan_step *s) {
@@ -257,10 +268,10 @@ static size_t put_run(writer *w, size_t i) {
   const char *width = by_columns(w) ? "n" : arena_printf(w->mem, "%u", s->width), *indent = "  ";
   if (heads) {
     text_printf(w->out, "for (uint32_t h = 0; h < %s; h += %u) {\n", width, last_of(w, s));
-    text_printf(w->out, "  for (uint32_t j = 0; j < %u; j += VL) {\n", last_of(w, s));
+    text_printf(w->out, "  for (uint32_t j = %s; j < %u; j += VL) {\n", w->d->first, last_of(w, s));
     indent = "    ";
   } else {
-    text_printf(w->out, "for (uint32_t j = 0; j < %s; j += VL) {\n", width);
+    text_printf(w->out, "for (uint32_t j = %s; j < %s; j += VL) {\n", w->d->first, width);
   }
   size_t end = i;
   while (end < w->l->count && w->run[end] == w->run[i]) put_vector(w, end++, indent);
@@ -283,16 +294,16 @@ static const char *axis_operand(writer *w, const plan_step *s, size_t i) {
 
 static void put_axis(writer *w, size_t i) {
   const plan_step *s = step_at(w, i);
-  bool heads = ir_type_of(w->m, s->op).rank == 4;
+  bool heads = ir_type_of(w->m, s->op).rank == 4,
+       number = ir_operand_count(w->m, s->op) && emit_writes_result(ir_opcode_of(w->m, s->op));
   const char *y = result_at(w, i);
   if (heads) {
     const char *count = by_columns(w) ? arena_printf(w->mem, "n / %u", last_of(w, s))
                                       : arena_printf(w->mem, "%u", s->width / last_of(w, s));
     text_printf(w->out, "for (uint32_t h = 0; h < %s; h++) ", count);
-    y = ir_operand_count(w->m, s->op) && emit_writes_result(ir_opcode_of(w->m, s->op))
-            ? arena_printf(w->mem, "(%s + h * %u)", y, last_of(w, s))
-            : arena_printf(w->mem, "%s + h * %u", y, last_of(w, s));
+    y = arena_printf(w->mem, number && !*w->d->number ? "(%s + h * %u)" : "%s + h * %u", y, last_of(w, s));
   }
+  if (number && *w->d->number) y = arena_printf(w->mem, "%s(%s)", w->d->number, y);
   put_code(w, s, y, axis_operand, w->out);
   text_puts(w->out, "\n");
 }
@@ -319,12 +330,12 @@ static void put_concat(writer *w, size_t i) {
 static void put_append(writer *w, size_t i) {
   const plan_step *s = step_at(w, i);
   const plan_state *state = &w->l->p->states[s->state];
-  const char *field = emit_field(w->mem, w->l->fields, FIELD_STATE, s->state), *t = token_row(w);
+  const char *at = global_at(w, w->d->state, FIELD_STATE, s->state), *t = token_row(w);
   const char *columns = by_columns(w) ? "column, n" : arena_printf(w->mem, "0, %u", s->width);
   text_printf(w->out,
-              "append_%s(c->state[%s] + (size_t)c->slot[%s] * c->context * %u, c->context, (uint32_t)c->pos[%s], %s, "
+              "append_%s(%s + (size_t)c->slot[%s] * c->context * %u, c->context, (uint32_t)c->pos[%s], %s, "
               "%s, %u);\n",
-              state->keys ? "keys" : "values", field, t, state->floats_per_pos, t, operand_at(w, s, 1), columns,
+              state->keys ? "keys" : "values", at, t, state->floats_per_pos, t, operand_at(w, s, 1), columns,
               state->head_dim);
 }
 
@@ -333,14 +344,12 @@ static void put_roots(writer *w) {
   const plan_segment *g = w->l->segment;
   for (uint32_t i = 0; g && i < g->root_count; i++) {
     const plan_root *r = &g->roots[i];
-    bool full = g->columns % 16 == 0;
+    bool full = w->d->exact || g->columns % 16 == 0;
     if (r->bias == PLAN_NONE && r->buffer == PLAN_NONE) continue;
-    text_puts(w->out, "for (uint32_t j = 0; j < n; j += VL) {\n");
+    text_printf(w->out, "for (uint32_t j = %s; j < n; j += VL) {\n", w->d->first);
     text_printf(w->out, "  const vf v = v_load(d%u + j)", i); /* the block is whole tiles */
     if (r->bias != PLAN_NONE) {
-      const char *b =
-          declare(w, "w", false,
-                  arena_printf(w->mem, "c->weight[%s]", emit_field(w->mem, w->l->fields, FIELD_WEIGHT, r->bias)));
+      const char *b = declare(w, "w", false, weight_at(w, r->bias));
       text_printf(w->out, full ? " + v_load(%s%s + j)" : " + v_load_part(%s%s + j, n - j, 0)", b,
                   plus_start(w, r->row0));
     }
@@ -350,12 +359,13 @@ static void put_roots(writer *w) {
       text_printf(w->out, full ? "  v_store(%s + j, v);\n" : "  v_store_part(%s + j, v, n - j);\n",
                   buffer_at(w, r->buffer, r->row0, true));
     text_puts(w->out, "}\n");
+    text_puts(w->out, w->d->sync);
   }
 }
 
 void emit_steps(const emit_list *l, text *out) {
   text body = {0};
-  writer w = {.l = l, .m = l->p->m, .mem = l->mem, .out = &body};
+  writer w = {.l = l, .d = l->dialect, .m = l->p->m, .mem = l->mem, .out = &body};
   size_t operands = 8;
   for (size_t i = 0; i < l->count; i++) operands += l->steps[i].operand_count + 2;
   w.pointers = ARENA_ARRAY(l->mem, pointer, operands + (l->segment ? 2 * l->segment->root_count : 0));
@@ -364,6 +374,7 @@ void emit_steps(const emit_list *l, text *out) {
   put_roots(&w);
   for (size_t i = 0; i < l->count;) {
     ir_opcode op = ir_opcode_of(w.m, step_at(&w, i)->op);
+    if (i) text_puts(&body, w.d->sync);
     if (form_of(&w, step_at(&w, i)) == FORM_VECTOR) {
       i = put_run(&w, i);
       continue;

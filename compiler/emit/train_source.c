@@ -95,7 +95,7 @@ static bool add_stages(sourcer *s) {
 static void put_function(const sourcer *s, const function *f) {
   text *out = s->out;
   text_puts(out, "\n");
-  emit_fields_struct(&f->shape, arena_printf((arena *)&s->e.mem, "%s_args", f->name), out);
+  emit_fields_struct(&f->shape, &emit_cpu, arena_printf((arena *)&s->e.mem, "%s_args", f->name), out);
   text_printf(out, "/* %zu stage%s: '", f->count, f->count == 1 ? "" : "s, as ");
   emit_in_comment(out, f->title);
   text_printf(out, "' */\nSTAGE void %s(const taper_train_ctx *c, const void *args) {\n", f->name);

@@ -100,7 +100,7 @@ static bool place_buffers(planner *k) {
   return true;
 }
 
-uint32_t plan_block_columns(const plan_segment *s) { return s->unit >= 128 ? s->unit : 128 / s->unit * s->unit; }
+uint32_t plan_block_columns(const plan_segment *s) { return s->block; }
 
 static uint64_t lay_out_steps(plan_step *steps, size_t n, uint64_t at, uint64_t *per_row) {
   for (size_t i = 0; i < n; i++) {
@@ -140,8 +140,18 @@ static void lay_out_scratch(planner *k) {
   }
 }
 
+/* Steps on whole rows leave what others read behind the buffers. */
+static bool place_rows_scratch(plan *p) {
+  uint64_t most = 0;
+  p->memory.rows_scratch = p->memory.row_floats;
+  for (size_t s = 0; s < p->stage_count; s++)
+    if (p->stages[s].kind == PLAN_ROWS) most = at_most(most, p->stages[s].scratch);
+  p->memory.row_floats += most;
+  return p->memory.row_floats <= UINT32_MAX;
+}
+
 bool plan_lay_out(planner *k) {
   find_lifetimes(k->p);
   lay_out_scratch(k);
-  return place_buffers(k);
+  return place_buffers(k) && (!k->target->kept || place_rows_scratch(k->p));
 }

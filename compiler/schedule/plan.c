@@ -72,6 +72,7 @@ static void add_states(planner *k, ir_region entry) {
 static bool settle_states(planner *k, ir_region entry) {
   plan *p = k->p;
   bool *values = ARENA_ARRAY(&k->scratch, bool, p->state_count + 1);
+  uint32_t tile = k->target->tile;
   for (ir_value v = ir_first(k->m, entry); v.id; v = ir_next(k->m, v)) {
     if (!ir_is(k->m, v, IR_CACHE_ATTENTION)) continue;
     p->states[plan_state_of(k, ir_operand(k->m, v, 1))].keys = true;
@@ -80,7 +81,7 @@ static bool settle_states(planner *k, ir_region entry) {
   for (size_t i = 0; i < p->state_count; i++) {
     plan_state *s = &p->states[i];
     if (s->keys && values[i]) return refuse(k, s->arg, "one state is read as keys and as values");
-    uint64_t n = (uint64_t)s->heads * (s->keys ? s->head_dim : (s->head_dim + 15) / 16 * 16);
+    uint64_t n = (uint64_t)s->heads * (s->keys ? s->head_dim : (s->head_dim + tile - 1) / tile * tile);
     if (n > UINT32_MAX) return refuse(k, s->arg, "a position of it is too large");
     s->floats_per_pos = (uint32_t)n;
   }
@@ -291,7 +292,7 @@ plan *plan_make(const ir_module *m, const char *target, diag_sink *sink) {
   planner k = {.m = m, .sink = sink, .target = plan_target_find(target)};
   ir_region entry = ir_entry_find(m, "decode");
   if (!k.target) {
-    diag_report(sink, DC_PLAN_TARGET, (diag_loc){0}, "unknown target '%s'; use 'cpu'", target);
+    diag_report(sink, DC_PLAN_TARGET, (diag_loc){0}, "unknown target '%s'; use 'cpu' or 'cuda'", target);
     return NULL;
   }
   if (!entry.id) {

@@ -27,6 +27,8 @@ typedef struct plan_tensor {
   ir_value value; /* CONST or PARAM; another global expression only where weights are symbolic */
 } plan_tensor;
 size_t plan_tensors(const plan *p, const plan_tensor **out); /* owned by the plan */
+/* The type of the matrices that products read: f32 unless one has another. */
+ir_dtype plan_dtype(const plan *p);
 
 /* ---- for the emitter ---- */
 #define PLAN_NONE UINT32_MAX
@@ -35,6 +37,7 @@ typedef enum plan_kind { PLAN_ROWS, PLAN_LINEAR, PLAN_ATTENTION } plan_kind;
 typedef struct plan_weight {
   uint32_t tensor;
   bool tiles;                           /* else rows as stored */
+  ir_dtype dtype;                       /* of its numbers */
   uint32_t row0, rows, cols, read_rows; /* read_rows: by a call without probes */
 } plan_weight;
 
@@ -48,7 +51,7 @@ typedef struct plan_buffer {
 typedef struct plan_state {
   ir_value arg;
   uint32_t heads, head_dim, floats_per_pos;
-  bool keys; /* [heads][context/16][head_dim][16]; else [heads][context][head_dim to a multiple of 16] */
+  bool keys; /* cpu: [heads][context/16][head_dim][16]; else [heads][context][head_dim to a multiple of the tile] */
 } plan_state;
 
 typedef struct plan_rotary {
@@ -105,7 +108,8 @@ typedef struct plan_root {
 } plan_root;
 
 typedef struct plan_segment {
-  uint32_t columns, unit; /* unit: columns, a multiple of 16; the last unit may be cut */
+  uint32_t columns, unit; /* unit: columns, a multiple of the target's; the last unit may be cut */
+  uint32_t block;         /* columns computed at once, whole units */
   plan_root *roots;
   plan_step *steps;
   size_t root_count, step_count;
@@ -124,6 +128,8 @@ typedef struct plan_stage {
 
 typedef struct plan_memory {
   uint64_t row_floats, scratch_floats, scratch_per_pos, scratch_per_row;
+  uint64_t
+      rows_scratch; /* where in the arena a row of a stage of whole rows keeps its steps: targets that limit `kept` */
 } plan_memory;
 
 /* Columns a block of rows is computed for at once: the emitter's templates and the plan's scratch agree on it. */

@@ -36,7 +36,8 @@ typedef struct planner {
 /* targets.def: what the schedule must know of a target. */
 typedef struct plan_target {
   const char *name;
-  uint32_t tile, block_columns, max_unit;
+  uint32_t tile, unit, block, blocks, kept, unit_limit;
+  bool halves;
 } plan_target;
 const plan_target *plan_target_find(const char *name);
 

@@ -76,7 +76,7 @@ static bool add_step(builder *b, plan_segment *s, ir_value op, uint32_t shift, p
     if (shift % last || s->columns % last) return false;
     s->unit = lcm(s->unit, last);
   }
-  if (s->unit > k->target->max_unit) return false;
+  if (s->unit > k->target->unit_limit) return false;
   for (size_t i = 0; i < step.operand_count; i++)
     if (!set_operand(b, s, &step, i)) return false;
   if (s->step_count == MAX_STEPS) return false;
@@ -124,7 +124,7 @@ static int relation(const plan_segment *a, const plan_segment *b) {
 }
 
 static plan_segment new_segment(builder *b, uint32_t columns) {
-  plan_segment s = {.columns = columns, .unit = b->k->target->tile};
+  plan_segment s = {.columns = columns, .unit = b->k->target->unit};
   s.roots = ARENA_ARRAY(&b->k->scratch, plan_root, MAX_STEPS);
   s.steps = ARENA_ARRAY(&b->k->scratch, plan_step, MAX_STEPS);
   return s;
@@ -245,6 +245,25 @@ static void trim(planner *k, plan_segment *s) {
   s->steps = arena_copy(&k->p->mem, s->steps, s->step_count * sizeof *s->steps);
 }
 
+/* Columns that are computed at once: few enough that the stage has the blocks that the target wants. */
+static void settle_blocks(const planner *k, plan_stage *out) {
+  uint64_t columns = 0;
+  uint32_t most = k->target->block, wanted = k->target->blocks;
+  for (size_t i = 0; i < out->segment_count; i++) columns += out->segments[i].columns;
+  if (wanted && columns / wanted < most) most = (uint32_t)(columns / wanted);
+  for (size_t i = 0; i < out->segment_count; i++) {
+    plan_segment *s = &out->segments[i];
+    s->block = s->unit >= most ? s->unit : most / s->unit * s->unit;
+  }
+}
+
+/* Does the prologue keep no more than the target has room for? */
+static bool fits(const planner *k, const plan_stage *out) {
+  uint64_t kept = 0;
+  for (size_t i = 0; i < out->step_count; i++) kept += out->steps[i].width;
+  return !k->target->kept || kept <= k->target->kept;
+}
+
 bool plan_build_linear(planner *k, const ir_value *ops, size_t n, plan_stage *out) {
   builder *b = ARENA_NEW(&k->scratch, builder);
   *b = (builder){.k = k, .key = k->key[ops[0].id], .out = out};
@@ -255,6 +274,8 @@ bool plan_build_linear(planner *k, const ir_value *ops, size_t n, plan_stage *ou
   for (size_t i = 0; i < b->sink_count; i++)
     if (!place_sink(b, &b->sinks[i])) return false;
   build_prologue(b, ops, n);
+  if (!fits(k, out)) return false;
+  settle_blocks(k, out);
   for (size_t i = 0; i < out->segment_count; i++) {
     plan_segment *s = &out->segments[i];
     trim(k, s);

@@ -4,7 +4,8 @@
 #include <string.h>
 
 static const plan_target targets[] = {
-#define TARGET(name, tile, block, unit) {name, tile, block, unit},
+#define TARGET(name, tile, unit, block, blocks, kept, limit, halves)                                                   \
+  {name, tile, unit, block, blocks, kept, limit, halves},
 #include "compiler/schedule/targets.def"
 #undef TARGET
 };

@@ -24,8 +24,10 @@ uint32_t plan_tensor_for(planner *k, ir_value global) {
 
 uint32_t plan_weight_for(planner *k, ir_value global, bool tiles, uint32_t row0, uint32_t rows) {
   plan *p = k->p;
+  tiles &= k->target->tile > 1;
   plan_weight w = {.tensor = plan_tensor_for(k, global), .tiles = tiles, .row0 = row0, .rows = rows, .read_rows = rows};
   w.cols = execution_last(k->m, global);
+  w.dtype = ir_type_of(k->m, global).dtype;
   for (uint32_t i = 0; i < p->weight_count; i++) {
     const plan_weight *o = &p->weights[i];
     if (o->tensor == w.tensor && o->tiles == w.tiles && o->row0 == w.row0 && o->rows == w.rows) return i;
@@ -37,6 +39,12 @@ uint32_t plan_weight_for(planner *k, ir_value global, bool tiles, uint32_t row0,
   }
   p->weights[p->weight_count] = w;
   return (uint32_t)p->weight_count++;
+}
+
+ir_dtype plan_dtype(const plan *p) {
+  for (size_t i = 0; i < p->weight_count; i++)
+    if (p->weights[i].dtype != IR_F32) return p->weights[i].dtype;
+  return IR_F32;
 }
 
 static const ir_attr_key rotary_attrs[] = {IR_ATTR_THETA, IR_ATTR_SCALING_FACTOR, IR_ATTR_SCALING_HIGH,
@@ -64,7 +72,8 @@ static uint32_t table_weight(planner *k, ir_value table) {
   plan *p = k->p;
   uint32_t rows = (uint32_t)ir_type_of(k->m, table).dim[0], tensor = plan_tensor_for(k, table);
   for (uint32_t i = 0; i < p->weight_count; i++)
-    if (p->weights[i].tensor == tensor && p->weights[i].tiles && p->weights[i].row0 == 0 && p->weights[i].rows == rows)
+    if (p->weights[i].tensor == tensor && p->weights[i].tiles == (k->target->tile > 1) && p->weights[i].row0 == 0 &&
+        p->weights[i].rows == rows)
       return i;
   bool numbers = ir_type_of(k->m, table).dim[1] == 1; /* would be padded to 16 each */
   uint32_t i = plan_weight_for(k, table, numbers, 0, rows);

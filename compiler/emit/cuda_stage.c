@@ -1,0 +1,282 @@
+/* cuda_stage.c - one stage as a kernel: its kind's template, filled. */
+#include "compiler/emit/cuda_priv.h"
+
+#include <string.h>
+
+void cuda_set(cuda_filler *f, const char *name, const char *value) {
+  f->values[f->count++] = (emit_value){name, value};
+}
+void cuda_set_number(cuda_filler *f, const char *name, uint64_t value) {
+  cuda_set(f, name, arena_printf(f->mem, "%llu", (unsigned long long)value));
+}
+void cuda_set_float(cuda_filler *f, const char *name, double value) {
+  text t = {0};
+  emit_float(&t, value);
+  cuda_set_lines(f, name, &t);
+}
+void cuda_set_lines(cuda_filler *f, const char *name, text *t) {
+  cuda_set(f, name, arena_strdup(f->mem, t->data ? t->data : ""));
+  text_free(t);
+}
+
+void cuda_begin(cuda_filler *f, const char *function) {
+  f->count = 0;
+  cuda_set(f, "P_NAME", function);
+  cuda_set(f, "P_ARGS", arena_printf(f->mem, "%s_args", f->name));
+  cuda_set(f, "P_OUT_ROWS", f->s->out_rows ? "1" : "0");
+}
+
+bool cuda_fill(cuda_filler *f, const char *template) {
+  const char *source = emit_template(template);
+  if (!source) *f->problem = template;
+  return source && emit_specialise(source, f->values, f->count, f->out, f->problem);
+}
+
+/* ---- where values lie ---- */
+static uint64_t round_up(uint64_t n) { return (n + 15) / 16 * 16; }
+
+/* Of the prologue: what is kept lies first, as the plan has it; the rest behind. */
+static uint64_t kept_floats(const plan_stage *s) {
+  uint64_t n = 0;
+  for (size_t i = 0; i < s->step_count; i++)
+    if (s->steps[i].kept) n += round_up(s->steps[i].width);
+  return n;
+}
+static uint64_t prologue_floats(const plan_stage *s) {
+  uint64_t n = 0;
+  for (size_t i = 0; i < s->step_count; i++) n += round_up(s->steps[i].width);
+  return n;
+}
+
+static const char *kept_at(const emit_list *l, const plan_step *s) {
+  return arena_printf(l->mem, "(kept + %llu * ROWS + i * %llu)", (unsigned long long)s->scratch,
+                      (unsigned long long)round_up(s->width));
+}
+
+static const char *scratch_at(const emit_list *l, size_t i) {
+  const plan_step *s = &l->steps[i];
+  if (l->stage->kind != PLAN_LINEAR)
+    return arena_printf(l->mem, "buffer_row(c, %llu, %llu, r)",
+                        (unsigned long long)(l->p->memory.rows_scratch + s->scratch),
+                        (unsigned long long)round_up(s->width));
+  if (!l->segment)
+    return arena_printf(l->mem, "(kept + %llu * ROWS + i * %llu)",
+                        (unsigned long long)(kept_floats(l->stage) + s->scratch),
+                        (unsigned long long)round_up(s->width));
+  cuda_shared *shared = l->user;
+  uint32_t columns = plan_block_columns(l->segment);
+  if (!shared->place[i]) shared->place[i] = shared->used + 1, shared->used += columns;
+  return arena_printf(l->mem, "(block + %llu * ROWS + i * %u)", (unsigned long long)(shared->place[i] - 1), columns);
+}
+
+const emit_dialect cuda_dialect = {.types = {[FIELD_WEIGHT] = "const void *",
+                                             [FIELD_STATE] = "float *",
+                                             [FIELD_ROTARY] = "const float *",
+                                             [FIELD_GATE] = "double"},
+                                   .weight = {"(const float *)", ""},
+                                   .half = {"(const half *)", ""},
+                                   .state = {"", ""},
+                                   .rotary = {"", ""},
+                                   .first = "LANE",
+                                   .sync = "SYNC();\n",
+                                   .number = "by_one",
+                                   .exact = true,
+                                   .kept = kept_at,
+                                   .scratch = scratch_at};
+
+static emit_list list_of(cuda_filler *f, const plan_segment *segment, const plan_step *steps, size_t n, void *user) {
+  return (emit_list){.p = f->p,
+                     .stage = f->s,
+                     .segment = segment,
+                     .steps = steps,
+                     .count = n,
+                     .fields = f->fields,
+                     .mem = f->mem,
+                     .dialect = &cuda_dialect,
+                     .user = user};
+}
+
+/* ---- rows ---- */
+static bool fill_rows(cuda_filler *f) {
+  text body = {0};
+  emit_list l = list_of(f, NULL, f->s->steps, f->s->step_count, NULL);
+  cuda_begin(f, f->name);
+  emit_steps(&l, &body);
+  cuda_set_lines(f, "P_BODY", &body);
+  cuda_set(f, "P_COMMENT", "@COMMENT@");
+  return cuda_fill(f, "templates/cuda/rows.cu");
+}
+
+/* ---- linear ---- */
+static uint32_t warps_of(const plan_stage *s) {
+  for (size_t i = 0; i < s->segment_count; i++)
+    if (plan_block_columns(&s->segments[i]) >= 32) return 8;
+  return 4;
+}
+
+/* Columns that a warp sums at once. */
+static uint32_t columns_of(const plan_stage *s, const plan_segment *g) {
+  uint32_t n = (plan_block_columns(g) + warps_of(s) - 1) / warps_of(s);
+  return n >= 4 ? 4 : n >= 2 ? 2 : 1;
+}
+
+static uint32_t block_count(const plan_segment *g) {
+  return (g->columns + plan_block_columns(g) - 1) / plan_block_columns(g);
+}
+
+static const char *element_of(const plan_weight *w) { return w->dtype == IR_F32 ? "float" : "half"; }
+
+static void put_dot(cuda_filler *f, const plan_segment *g, uint32_t i, text *out) {
+  const plan_root *r = &g->roots[i];
+  const plan_weight *w = &f->p->weights[r->weight];
+  const char *element = element_of(w), *x;
+  bool packs = r->x.view.start % 4 == 0;
+  if (r->x.place == PLAN_PROLOGUE) {
+    x = arena_printf(f->mem, "kept + %llu * ROWS + i * %llu", (unsigned long long)f->s->steps[r->x.index].scratch,
+                     (unsigned long long)round_up(f->s->steps[r->x.index].width));
+  } else {
+    const plan_buffer *b = &f->p->buffers[r->x.index];
+    const char *row = f->s->out_rows && !b->out_rows ? "(uint32_t)c->out_row[r0 + i]" : "r0 + i";
+    packs &= b->width % 4 == 0;
+    x = arena_printf(f->mem, "buffer_row(c, %s, %u, %s)", emit_field(f->mem, f->fields, FIELD_BUFFER, r->x.index),
+                     b->width, row);
+  }
+  if (r->x.view.start) x = arena_printf(f->mem, "%s + %u", x, r->x.view.start);
+  text_printf(out, "float *dots%u = block + %u * ROWS;\n", i, i * plan_block_columns(g));
+  text_printf(out, "dot<ROWS, %u, %s>(dots%u, %u, [&](uint32_t i) { return %s; }, some,\n", columns_of(f->s, g),
+              packs ? "true" : "false", i, plan_block_columns(g), x);
+  text_printf(out, "    (const %s *)%s + (size_t)column * pitch_of<%s>(%u), %u, n, %u);\n", element,
+              emit_field(f->mem, f->fields, FIELD_WEIGHT, r->weight), element, r->cols, r->cols, warps_of(f->s));
+}
+
+static const char *comment_of_segment(cuda_filler *f, const plan_segment *g) {
+  text t = {0};
+  text_printf(&t, "/* %u columns:", g->columns);
+  for (size_t i = 0; i < g->root_count; i++) text_printf(&t, "%s linear", i ? "," : "");
+  for (size_t i = 0; i < g->step_count; i++) text_printf(&t, ", %s", ir_op_name(ir_opcode_of(f->p->m, g->steps[i].op)));
+  text_puts(&t, " */");
+  const char *comment = arena_strdup(f->mem, t.data ? t.data : "");
+  text_free(&t);
+  return comment;
+}
+
+/* Do products need what the prologue keeps? Else it is computed behind them, when its operands are near. */
+static bool is_staged(const plan_stage *s) {
+  for (size_t i = 0; i < s->segment_count; i++)
+    for (size_t j = 0; j < s->segments[i].root_count; j++)
+      if (s->segments[i].roots[j].x.place == PLAN_PROLOGUE) return true;
+  return false;
+}
+
+static const char *prologue_call(cuda_filler *f) {
+  return f->s->step_count ? arena_printf(f->mem, "%s_prologue<ROWS>(c, a, kept, r0, some);\n", f->name) : "";
+}
+
+static bool fill_segment(cuda_filler *f, size_t number, uint64_t *shared_floats) {
+  const plan_segment *g = &f->s->segments[number];
+  text dots = {0}, epilogue = {0};
+  cuda_shared shared = {.place = ARENA_ARRAY(f->mem, uint64_t, g->step_count + 1),
+                        .used = g->root_count * (uint64_t)plan_block_columns(g)};
+  emit_list l = list_of(f, g, g->steps, g->step_count, &shared);
+  cuda_begin(f, arena_printf(f->mem, "%s_%zu", f->name, number));
+  cuda_set_number(f, "P_COLUMNS", g->columns);
+  cuda_set_number(f, "P_BLOCK", plan_block_columns(g));
+  cuda_set_number(f, "P_WARPS", warps_of(f->s));
+  for (uint32_t i = 0; i < g->root_count; i++) put_dot(f, g, i, &dots);
+  if (!is_staged(f->s)) text_puts(&dots, prologue_call(f));
+  emit_steps(&l, &epilogue);
+  cuda_set_lines(f, "P_DOTS", &dots);
+  cuda_set_lines(f, "P_EPILOGUE", &epilogue);
+  cuda_set(f, "P_COMMENT", comment_of_segment(f, g));
+  if (shared.used > *shared_floats) *shared_floats = shared.used;
+  return cuda_fill(f, "templates/cuda/segment.cu");
+}
+
+static bool fill_prologue(cuda_filler *f) {
+  text prologue = {0};
+  emit_list l = list_of(f, NULL, f->s->steps, f->s->step_count, NULL);
+  cuda_begin(f, arena_printf(f->mem, "%s_prologue", f->name));
+  emit_steps(&l, &prologue);
+  cuda_set_number(f, "P_WARPS", warps_of(f->s));
+  cuda_set_lines(f, "P_PROLOGUE", &prologue);
+  return !f->s->step_count || cuda_fill(f, "templates/cuda/prologue.cu");
+}
+
+/* Each block to its segment: statements, one a segment. */
+static void put_choice(cuda_filler *f, const char *(*statement)(cuda_filler *f, size_t i, uint32_t first), text *out) {
+  uint32_t first = 0;
+  for (size_t i = 0; i < f->s->segment_count; i++) {
+    uint32_t n = block_count(&f->s->segments[i]);
+    bool last = i + 1 == f->s->segment_count;
+    if (!last) text_printf(out, "%sif (blockIdx.x < %u)\n  ", i ? "else " : "", first + n);
+    if (last && i) text_puts(out, "else\n  ");
+    text_puts(out, statement(f, i, first));
+    first += n;
+  }
+}
+
+static const char *unit_of(cuda_filler *f, uint32_t first) {
+  return first ? arena_printf(f->mem, "blockIdx.x - %u", first) : "blockIdx.x";
+}
+
+static const char *call_of(cuda_filler *f, size_t i, uint32_t first) {
+  return arena_printf(f->mem, "%s_%zu<ROWS>(c, a, kept, block, %s, r0, some);\n", f->name, i, unit_of(f, first));
+}
+
+static const char *prefetch_of(cuda_filler *f, size_t i, uint32_t first) {
+  const plan_segment *g = &f->s->segments[i];
+  const char *all = "";
+  for (size_t j = 0; j < g->root_count; j++) {
+    const plan_root *r = &g->roots[j];
+    const char *element = element_of(&f->p->weights[r->weight]), *unit = unit_of(f, first);
+    all = arena_printf(f->mem, "%s%sprefetch_rows((const %s *)%s, %u, %u, (%s) * %u);", all, j ? " " : "", element,
+                       emit_field(f->mem, f->fields, FIELD_WEIGHT, r->weight), r->cols, g->columns, unit,
+                       plan_block_columns(g));
+  }
+  return arena_printf(f->mem, g->root_count > 1 ? "{ %s }\n" : "%s\n", all);
+}
+
+static bool fill_linear(cuda_filler *f) {
+  text calls = {0}, prefetch = {0};
+  uint64_t shared = 0, kept = prologue_floats(f->s);
+  uint32_t rows = 8;
+  if (!fill_prologue(f)) return false;
+  for (size_t i = 0; i < f->s->segment_count; i++)
+    if (!fill_segment(f, i, &shared)) return false;
+  while (rows > 1 && rows * (kept + shared) > CUDA_SHARED_FLOATS) rows /= 2;
+  if (rows * (kept + shared) > CUDA_SHARED_FLOATS) {
+    *f->problem = "a row of the stage is larger than shared memory";
+    return false;
+  }
+  cuda_begin(f, f->name);
+  put_choice(f, prefetch_of, &prefetch);
+  put_choice(f, call_of, &calls);
+  cuda_set_number(f, "P_ROWS", rows);
+  cuda_set_number(f, "P_WARPS", warps_of(f->s));
+  cuda_set_number(f, "P_KEPT", rows * kept);
+  cuda_set_number(f, "P_SHARED", rows * shared);
+  cuda_set(f, "P_STAGED", is_staged(f->s) ? "1" : "0");
+  cuda_set(f, "P_PROLOGUE", prologue_call(f));
+  cuda_set_lines(f, "P_PREFETCH", &prefetch);
+  cuda_set_lines(f, "P_SEGMENTS", &calls);
+  cuda_set(f, "P_COMMENT", "@COMMENT@");
+  return cuda_fill(f, "templates/cuda/linear.cu");
+}
+
+bool cuda_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
+                const char **out_problem) {
+  arena mem = {0};
+  cuda_filler f = {.p = p, .s = s, .name = name, .fields = fields, .mem = &mem, .out = out, .problem = out_problem};
+  bool ok = s->kind == PLAN_ROWS ? fill_rows(&f) : s->kind == PLAN_LINEAR ? fill_linear(&f) : cuda_attention(&f);
+  arena_free(&mem);
+  return ok;
+}
+
+cuda_launch cuda_launch_of(const plan *p, const plan_stage *s, arena *mem) {
+  if (s->kind == PLAN_ATTENTION) return cuda_attention_launch(p, s, mem);
+  if (s->kind == PLAN_ROWS) return (cuda_launch){{s->out_rows ? "\"out_rows\"" : "\"rows\"", "1", "1"}, 32};
+  uint32_t blocks = 0;
+  for (size_t i = 0; i < s->segment_count; i++) blocks += block_count(&s->segments[i]);
+  const char *rows = s->out_rows ? "\"out_row_groups\"" : "\"row_groups\"";
+  return (cuda_launch){{arena_printf(mem, "%u", blocks), rows, "1"}, 32 * warps_of(s)};
+}
