@@ -5,19 +5,21 @@
 #include <string.h>
 
 typedef struct compile_own {
-  size_t use;  /* USE_* */
-  size_t emit; /* 0: a package; else a word of emit_words, from 1 */
+  size_t use;    /* USE_* */
+  size_t emit;   /* 0: a package; else a word of emit_words, from 1 */
+  size_t target; /* TARGET_* */
+  const char *arch_text;
   const char *archs[BUILD_MAX_ARCHS];
   size_t arch_count;
-  bool given_target;
 } compile_own;
 
 enum { KEY_TARGET = 3000, KEY_ARCH, KEY_DTYPE, KEY_FOR, KEY_EMIT, KEY_TRIPLE, KEY_TEMPS };
+enum { TARGET_CPU, TARGET_CUDA };
 enum { USE_DECODE, USE_TRAIN, USE_BOTH };
 enum { EMIT_PACKAGE, EMIT_AST, EMIT_IR, EMIT_PLAN, EMIT_SOURCE, EMIT_ASM, EMIT_DOT };
 
 static const struct argp_option options[] = {
-    {"target", KEY_TARGET, "WORD", 0, "cpu (cuda: not built yet)", 0},
+    {"target", KEY_TARGET, "WORD", 0, "cpu (default), cuda", 0},
     {"arch", KEY_ARCH, "LIST", 0, "images to make: x86-64-v3, x86-64-v4, native; default x86-64-v3,x86-64-v4", 0},
     {"dtype", KEY_DTYPE, "WORD", 0, "f32 (bf16, f16, w8a8, w8a32, w4a8: not built yet)", 0},
     {"for", KEY_FOR, "WORD", 0, "decode (default), train, both: what the package is for", 0},
@@ -53,8 +55,8 @@ static int option(cli *c, int key, const char *value) {
   size_t word;
   int bad;
   switch (key) {
-  case KEY_TARGET: return cli_parse_word(c, "--target", value, "cpu;cuda", &word);
-  case KEY_ARCH: return set_archs(c, o, value);
+  case KEY_TARGET: return cli_parse_word(c, "--target", value, "cpu|cuda", &o->target);
+  case KEY_ARCH: o->arch_text = value; break;
   case KEY_DTYPE: return cli_parse_word(c, "--dtype", value, "f32;bf16|f16|w8a8|w8a32|w4a8", &word);
   case KEY_FOR: return cli_parse_word(c, "--for", value, "decode|train|both", &o->use);
   case KEY_EMIT:
@@ -104,8 +106,8 @@ static int emit_code(cli *c, size_t emit, const model_loaded *m, const plan *p, 
   taper_error error = {0};
   char hash[33], *assembler = NULL;
   size_t size = 0;
-  text source = {0};
-  taper_status status = build_source(m, p, &source, hash, c->sink, &error);
+  text source = {0}, launch = {0};
+  taper_status status = build_source(m, p, &source, &launch, hash, c->sink, &error);
   if (status == TAPER_OK && emit == EMIT_ASM) {
     status = build_asm(&source, &c->build, &assembler, &size, &error);
     if (status == TAPER_OK) text_put(out, assembler, size);
@@ -114,6 +116,7 @@ static int emit_code(cli *c, size_t emit, const model_loaded *m, const plan *p, 
   }
   free(assembler);
   text_free(&source);
+  text_free(&launch);
   return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, true);
 }
 
@@ -239,7 +242,9 @@ static int run(cli *c) {
   train_job job = {0};
   model_place place;
   taper_error error = {0};
-  int bad = check_use(c, o);
+  int bad = o->arch_text ? set_archs(c, o, o->arch_text) : CLI_OK;
+  c->build.target = o->target == TARGET_CUDA ? "cuda" : "cpu";
+  if (!bad) bad = check_use(c, o);
   if (!bad) bad = check_emit(c, o);
   if (bad) return bad;
   c->build.arch_count = o->arch_count ? o->arch_count : 2;

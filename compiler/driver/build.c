@@ -36,6 +36,8 @@ taper_status build_lower(model_loaded *m, const build_options *options, diag_sin
   return *out ? TAPER_OK : in_sink(error, false);
 }
 
+bool build_is_cuda(const plan *p) { return strcmp(p->target, "cuda") == 0; }
+
 static bool static_bytes(ir_type type, size_t *out) {
   int64_t n = ir_elements(type);
   uint64_t bytes;
@@ -44,8 +46,8 @@ static bool static_bytes(ir_type type, size_t *out) {
   return true;
 }
 
-taper_status build_source(const model_loaded *m, const plan *p, text *out, char out_hash[33], diag_sink *sink,
-                          taper_error *error) {
+taper_status build_source(const model_loaded *m, const plan *p, text *out, text *out_launch, char out_hash[33],
+                          diag_sink *sink, taper_error *error) {
   text ir = {0};
   const plan_tensor *tensors;
   size_t n = plan_tensors(p, &tensors), bytes;
@@ -58,7 +60,8 @@ taper_status build_source(const model_loaded *m, const plan *p, text *out, char 
       hash_update(h, ir_payload(m->module, tensors[i].value), bytes);
   memcpy(out_hash, hash_end(h).hex, 33);
   text_free(&ir);
-  return emit_source(p, out_hash, out, sink) ? TAPER_OK : in_sink(error, false);
+  bool made = build_is_cuda(p) ? emit_cuda(p, out, out_launch, sink) : emit_source(p, out_hash, out, sink);
+  return made ? TAPER_OK : in_sink(error, false);
 }
 
 taper_status build_asm(const text *source, const build_options *options, char **out, size_t *out_size,
@@ -79,7 +82,7 @@ taper_status build_asm(const text *source, const build_options *options, char **
 /* ---- the package ---- */
 
 void build_decode_free(decode_part *part) {
-  text *const texts[] = {&part->source, &part->ir, &part->plan_text, &part->options};
+  text *const texts[] = {&part->source, &part->launch, &part->ir, &part->plan_text, &part->options};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) text_free(texts[i]);
   build_images_free(part->images, part->image_count);
   plan_free(part->plan);
@@ -122,7 +125,7 @@ static taper_status assemble(package_parts *k, const model_loaded *m, const buil
   const plan_tensor *tensors;
   const plan *p = part->plan;
   size_t n = plan_tensors(p, &tensors);
-  TAPER_TRY(build_source(m, p, &part->source, out->model_hash, sink, error));
+  TAPER_TRY(build_source(m, p, &part->source, &part->launch, out->model_hash, sink, error));
   TAPER_TRY(build_images(&part->source, options, compiler, sink, part->images, &part->image_count, error));
   TAPER_TRY(add_weights(k, m->module, tensors, n, error));
   parts_add_images(k, part->images, part->image_count, "taper.image.", "taper.cpu.", "taper.arch");

@@ -40,9 +40,10 @@ taper_status build_passes(model_loaded *m, const build_options *options, diag_si
 /* The same, and plans the module. */
 taper_status build_lower(model_loaded *m, const build_options *options, diag_sink *sink, plan **out,
                          taper_error *error);
-/* The source text of the image, and the hash of module and weights that it carries. */
-taper_status build_source(const model_loaded *m, const plan *p, text *out, char out_hash[33], diag_sink *sink,
-                          taper_error *error);
+/* The source text of the image, and the hash of module and weights that it carries; of a plan for target cuda the launch
+   table too. */
+taper_status build_source(const model_loaded *m, const plan *p, text *out, text *out_launch, char out_hash[33],
+                          diag_sink *sink, taper_error *error);
 /* The assembler text of the first arch, from malloc. */
 taper_status build_asm(const text *source, const build_options *options, char **out, size_t *out_size,
                        taper_error *error);

@@ -7,7 +7,7 @@
 /* What the parts point to until the package is written. Zeroed: empty. */
 typedef struct decode_part {
   plan *plan;
-  text source, ir, plan_text, options;
+  text source, launch, ir, plan_text, options;
   build_image images[BUILD_MAX_ARCHS];
   size_t image_count;
 } decode_part;
@@ -16,6 +16,7 @@ typedef struct decode_part {
    is build_compiler_version's. Fills out->model_hash, images, cached, tensors. */
 taper_status build_decode_part(package_parts *k, model_loaded *m, const build_options *options, const char *compiler,
                                diag_sink *sink, decode_part *part, build_result *out, taper_error *error);
+bool build_is_cuda(const plan *p);
 void build_decode_free(decode_part *part);
 
 /* May images be cached? *out_folder is for cache_get and cache_put (compiler/driver/cache.h); NULL where there is no

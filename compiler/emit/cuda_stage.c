@@ -216,7 +216,7 @@ static void put_choice(cuda_filler *f, const char *(*statement)(cuda_filler *f, 
 }
 
 static const char *unit_of(cuda_filler *f, uint32_t first) {
-  return first ? arena_printf(f->mem, "blockIdx.x - %u", first) : "blockIdx.x";
+  return first ? arena_printf(f->mem, "(blockIdx.x - %u)", first) : "blockIdx.x";
 }
 
 static const char *call_of(cuda_filler *f, size_t i, uint32_t first) {
@@ -229,9 +229,9 @@ static const char *prefetch_of(cuda_filler *f, size_t i, uint32_t first) {
   for (size_t j = 0; j < g->root_count; j++) {
     const plan_root *r = &g->roots[j];
     const char *element = element_of(&f->p->weights[r->weight]), *unit = unit_of(f, first);
-    all = arena_printf(f->mem, "%s%sprefetch_rows((const %s *)%s, %u, %u, (%s) * %u);", all, j ? " " : "", element,
+    all = arena_printf(f->mem, "%s%sprefetch_rows((const %s *)%s, %u, %u, %s * %u, %u);", all, j ? " " : "", element,
                        emit_field(f->mem, f->fields, FIELD_WEIGHT, r->weight), r->cols, g->columns, unit,
-                       plan_block_columns(g));
+                       plan_block_columns(g), plan_block_columns(g));
   }
   return arena_printf(f->mem, g->root_count > 1 ? "{ %s }\n" : "%s\n", all);
 }

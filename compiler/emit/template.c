@@ -116,8 +116,11 @@ static int step_condition(conditions *c, const char *s, const emit_value *values
 
 bool emit_specialise(const char *s, const emit_value *values, size_t n, text *out, const char **out_problem) {
   conditions c = {.active = {true}};
-  if (starts(s, "/*")) s += line_length(s); /* what the file is */
-  if (starts(s, "#ifndef P_NAME")) {        /* what serves the template alone */
+  if (starts(s, "/*")) { /* what the file is */
+    const char *end = strstr(s, "*/");
+    s = end ? end + line_length(end) : s + strlen(s);
+  }
+  if (starts(s, "#ifndef P_NAME")) { /* what serves the template alone */
     while (*s && !starts(s, "#endif")) s += line_length(s);
     s += line_length(s);
   }

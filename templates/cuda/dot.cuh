@@ -20,6 +20,10 @@ template <class T, bool VECTOR, uint32_t N> INLINE void load_operand(float *y, c
   UNROLL for (uint32_t i = 0; i < N; i++) y[i] = to_float(rounded<T>(y[i]));
 }
 
+template <bool YES> struct constant {
+  static constexpr bool yes = YES;
+};
+
 /* d[i * ld + j] = W[j] x(i), j < n, i < some <= ROWS: a warp takes COLUMNS columns at once; w: the first column's row. */
 template <uint32_t ROWS, uint32_t COLUMNS, bool VECTOR, class T, class X>
 INLINE void dot_rows(float *d, uint32_t ld, X x, uint32_t some, const T *w, const uint32_t k, uint32_t n, uint32_t warps) {
@@ -46,20 +50,14 @@ INLINE void dot_rows(float *d, uint32_t ld, X x, uint32_t some, const T *w, cons
         }
       }
     };
-    struct whole {
-      static constexpr bool yes = VECTOR;
-    };
-    struct cut {
-      static constexpr bool yes = false;
-    };
     const uint32_t steps = k / STEP;
 #pragma unroll (ROWS == 1 ? 8 / COLUMNS : ROWS == 2 ? 2 : 1)
-    for (uint32_t s = 0; s < steps; s++) step(s * STEP + LANE * N, whole{});
+    for (uint32_t s = 0; s < steps; s++) step(s * STEP + LANE * N, constant<VECTOR>{});
     const uint32_t at = steps * STEP + LANE * N;
     if (at + N <= k)
-      step(at, whole{});
+      step(at, constant<VECTOR>{});
     else if (k % N && at < k)
-      step(at, cut{});
+      step(at, constant<false>{});
     UNROLL for (uint32_t i = 0; i < ROWS; i++)
       UNROLL for (uint32_t q = 0; q < COLUMNS; q++) {
         const float total = warp_sum(sum[i][q][0] + sum[i][q][1]);
@@ -81,10 +79,12 @@ INLINE void dot(float *d, uint32_t ld, X x, uint32_t some, const T *w, const uin
     dot_rows<8, FEW, VECTOR>(d, ld, x, some, w, k, n, warps);
 }
 
-/* Asks for the rows of W that a block will read, while the kernel before still runs: at most 8 lines of 128 bytes a thread. */
-template <class T> INLINE void prefetch_rows(const T *w, const uint32_t k, uint32_t n) {
+/* Asks for the rows of W that a block will read, [column, column + block) of n, while the kernel before still runs: at most 8 lines of 128
+   bytes a thread. */
+template <class T> INLINE void prefetch_rows(const T *w, const uint32_t k, uint32_t columns, uint32_t column, uint32_t block) {
 #if __CUDA_ARCH__ >= 900
-  const char *from = (const char *)w;
+  const uint32_t n = columns - column < block ? columns - column : block;
+  const char *from = (const char *)(w + (size_t)column * pitch_of<T>(k));
   const size_t bytes = (size_t)n * pitch_of<T>(k) * sizeof(T);
 #pragma unroll 1
   for (uint32_t i = 0; i < 8; i++) {

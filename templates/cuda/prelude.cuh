@@ -7,9 +7,10 @@
 
 typedef unsigned short uint16_t;
 
-#define INLINE static __device__ __forceinline__
+#define INLINE [[maybe_unused]] static __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
-#define KERNEL_OF(threads) extern "C" __global__ void __launch_bounds__(threads)
+/* 128 registers a thread may be used, where their blocks are not larger than 512. */
+#define KERNEL_OF(threads) extern "C" __global__ void __launch_bounds__(threads, (threads) <= 512 ? 512 / (threads) : 1)
 #define INFINITE __int_as_float(0x7f800000)
 #define VL 32u
 #define LANE (threadIdx.x % 32u)
@@ -86,13 +87,13 @@ INLINE float to_float(f16 x) {
 }
 /* Rounded to nearest even. */
 template <class T> INLINE T rounded(float x);
-template <> __device__ __forceinline__ float rounded<float>(float x) { return x; }
-template <> __device__ __forceinline__ bf16 rounded<bf16>(float x) {
+template <> [[maybe_unused]] __device__ __forceinline__ float rounded<float>(float x) { return x; }
+template <> [[maybe_unused]] __device__ __forceinline__ bf16 rounded<bf16>(float x) {
   bf16 y;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
   return y;
 }
-template <> __device__ __forceinline__ f16 rounded<f16>(float x) {
+template <> [[maybe_unused]] __device__ __forceinline__ f16 rounded<f16>(float x) {
   f16 y;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
   return y;

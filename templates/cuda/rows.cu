@@ -20,7 +20,7 @@ KERNEL_OF(32) P_NAME(const __grid_constant__ taper_cuda_call call, const __grid_
   grid_wait();
   const uint32_t r = blockIdx.x;
 #if P_OUT_ROWS
-  const uint32_t t = (uint32_t)c->out_row[r];
+  [[maybe_unused]] const uint32_t t = (uint32_t)c->out_row[r];
 #endif
   P_BODY
 }

@@ -25,7 +25,7 @@ INLINE void P_NAME(const taper_cuda_call *c, const P_ARGS *a, float *kept, float
   for (uint32_t i = WARP; i < some; i += P_WARPS) {
     const uint32_t r = r0 + i;
 #if P_OUT_ROWS
-    const uint32_t t = (uint32_t)c->out_row[r];
+    [[maybe_unused]] const uint32_t t = (uint32_t)c->out_row[r];
 #endif
     P_EPILOGUE
   }
