@@ -244,6 +244,8 @@ static int run(cli *c) {
   taper_error error = {0};
   int bad = o->arch_text ? set_archs(c, o, o->arch_text) : CLI_OK;
   c->build.target = o->target == TARGET_CUDA ? "cuda" : "cpu";
+  if (!bad && o->target == TARGET_CUDA && (o->use != USE_DECODE || o->emit == EMIT_PACKAGE || o->emit == EMIT_ASM))
+    return cli_not_built(c, "--target cuda but with --emit=ast|ir|plan|source|dot");
   if (!bad) bad = check_use(c, o);
   if (!bad) bad = check_emit(c, o);
   if (bad) return bad;
