@@ -1,5 +1,6 @@
 /* doctor: what taperc finds on this machine, and what is missing. */
 #include "compiler/cli/cli.h"
+#include "compiler/cli/doctor_cuda.h"
 #include "compiler/cli/json.h"
 #include "compiler/cli/machine.h"
 #include "compiler/driver/cache.h"
@@ -19,6 +20,7 @@ static int option(cli *c, int key, const char *value) {
 typedef struct doctor_report {
   const char *compiler, *compiler_problem, *cache, *cache_problem, *temporary;
   bool temporary_writable;
+  doctor_cuda cuda;
 } doctor_report;
 
 static doctor_report look(cli *c) {
@@ -31,6 +33,7 @@ static doctor_report look(cli *c) {
   const char *temporary = getenv("TMPDIR");
   r.temporary = temporary && *temporary ? temporary : "/tmp";
   r.temporary_writable = access(r.temporary, W_OK | X_OK) == 0;
+  doctor_cuda_look(&r.cuda, &c->memory);
   return r;
 }
 
@@ -65,6 +68,7 @@ static void put_json(cli *c, const doctor_report *r, bool fine) {
   json_string(&j, "cache_problem", r->cache_problem);
   json_string(&j, "temporary", r->temporary);
   json_bool(&j, "temporary_writable", r->temporary_writable);
+  doctor_cuda_json(&r->cuda, &j, &c->memory);
   json_bool(&j, "ok", fine);
   json_close(&j, '}');
   text_puts(&j.t, "\n");
@@ -90,10 +94,10 @@ static void put_text(cli *c, const doctor_report *r) {
                arena_printf(&c->memory, "%s%s%s", r->cache ? r->cache : "none",
                             r->cache_problem ? ": not used: " : ": ready", r->cache_problem ? r->cache_problem : "")},
               {"temporary files", arena_printf(&c->memory, "%s%s", r->temporary,
-                                               r->temporary_writable ? "" : ": cannot be written; set TMPDIR")},
-              {"devices", "cpu (cuda, sim: not built yet)"}};
+                                               r->temporary_writable ? "" : ": cannot be written; set TMPDIR")}};
   text t = {0};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) text_printf(&t, "%-16s %s\n", rows[i].name, rows[i].value);
+  doctor_cuda_text(&r->cuda, &t, &c->memory);
   cli_put(t.data, t.size);
   text_free(&t);
 }

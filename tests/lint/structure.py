@@ -20,7 +20,7 @@ MAY = {
     "compiler/schedule": {"compiler/analysis", "compiler/ir", "compiler/diag"},
     "compiler/emit": {"compiler/schedule", "compiler/analysis", "compiler/ir", "compiler/diag", "templates", "compiler/passes/pass.h"},
     "compiler/driver": {"compiler", "runtime/taper.h", "runtime/bench.h", "runtime/recipe.h", "runtime/text", "cuda/nvrtc.h"},
-    "compiler/cli": {"compiler/driver", "compiler/diag", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/passes.def", "compiler/formats", "runtime/taper.h", "runtime/text", "runtime/bench.h", "runtime/package.h", "cuda/nvrtc.h", "cuda/driver.h"},
+    "compiler/cli": {"compiler/driver", "compiler/diag", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/passes.def", "compiler/formats", "runtime/taper.h", "runtime/text", "runtime/bench.h", "runtime/package.h", "cuda/nvrtc.h", "cuda/driver.h", "cuda/probe.h"},
     "examples": {"taper.h"},
     "templates/cpu": {"templates"},
     "templates/cuda": {"templates"},
