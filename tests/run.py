@@ -7,6 +7,7 @@ A group that needs a missing tool or oracle is skipped with one line (in CI, whe
 """
 import argparse
 import concurrent.futures
+import ctypes
 import glob
 import os
 import re
@@ -82,6 +83,21 @@ def run_groups(groups, env, jobs, count):
             count.add(*found)
 
 
+def nvrtc_of_setup(env):
+    """TAPER_LIBNVRTC for machines without a toolkit: what setup.sh brought."""
+    if "TAPER_LIBNVRTC" in env:
+        return
+    for name in ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "/usr/local/cuda/lib64/libnvrtc.so"):
+        try:
+            ctypes.CDLL(name)
+            return
+        except OSError:
+            pass
+    found = sorted(glob.glob(os.path.join(ROOT, "build/venv/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.1*")))
+    if found:
+        env["TAPER_LIBNVRTC"] = max(found, key=lambda path: int(path.rsplit(".", 1)[1]))
+
+
 def skip_group(name, why, count):
     if os.environ.get("CI") == "true":
         count.add(0, 1, 0, ["%s: %s" % (name, why)])
@@ -104,6 +120,7 @@ def main():
     python = venv if has_numpy else "/usr/bin/python3"
     env = dict(os.environ, TAPERC_BUILD=build, TAPERC=os.path.join(build, "taperc"), TAPERC_PYTHON=python, PYTHONDONTWRITEBYTECODE="1")
     env.setdefault("TAPER_CACHE_DIR", os.path.join(ROOT, "build", "cache"))
+    nvrtc_of_setup(env)
     if o.quick:
         env["TAPERC_QUICK"] = "1"
     count, guard = Count(), 600 * o.slow_factor
@@ -134,7 +151,7 @@ def main():
             groups.append(("lit", ["/usr/bin/python3", LIT, "-v", "-j2", "--timeout=%d" % (120 * o.slow_factor)] + [r for r in rooms if glob.glob(os.path.join(ROOT, r, "**", "*.t*"), recursive=True)], count_lit, guard * 3))
         else:
             skip_group("lit", "llvm-14-tools is not installed; run make setup-check", count)
-    for room in ("cli", "front", "fault", "device", "numerics", "formats"):
+    for room in ("cli", "front", "emit", "fault", "device", "numerics", "formats"):
         for script in sorted(glob.glob(os.path.join(ROOT, "tests", room, "*.py"))):
             name = os.path.relpath(script, os.path.join(ROOT, "tests"))[:-3]
             if not wanted(name) or os.path.basename(script).startswith("lib_"):

@@ -28,6 +28,13 @@ if ! "$venv/bin/python" -c 'import numpy, safetensors, sentencepiece' 2>/dev/nul
     "$venv/bin/pip" -q --disable-pip-version-check install 'numpy==2.3.*' 'safetensors==0.6.*' 'sentencepiece==0.2.3' >&2 ||
     echo "setup: PyPI was not reached: test groups that need NumPy will be skipped" >&2
 fi
+# the compilers of the CUDA target, of two generations: libraries, never imported
+nvrtc13=$(ls "$venv"/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.13 2>/dev/null || :)
+nvrtc12=$(ls "$venv"/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12 2>/dev/null || :)
+if { [ -z "$nvrtc13" ] || [ -z "$nvrtc12" ]; } && [ -x "$venv/bin/pip" ] && [ "$(uname -m)" = x86_64 ]; then
+  "$venv/bin/pip" -q --disable-pip-version-check install --no-deps --only-binary :all: 'nvidia-cuda-nvrtc==13.5.*' 'nvidia-cuda-nvrtc-cu12==12.9.*' >&2 ||
+    echo "setup: PyPI was not reached: the CUDA target will be tested with what NVRTC is there, if any" >&2
+fi
 # a real vocabulary: unpacked, never imported
 vocabulary=build/oracles/mistral.model.v1
 if [ ! -e "$vocabulary" ] && [ -x "$venv/bin/pip" ]; then
