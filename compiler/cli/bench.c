@@ -244,7 +244,8 @@ const cli_command cli_cmd_bench = {
     .max_args = 1,
     .details = "-t takes a list, e.g. -t 1,2: one row each. Numbers are medians of -r rounds; the limit is the rate at "
                "which the same threads read as many bytes as the weights have.",
-    .acts = CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREAD_LIST | CLI_ACT_DEVICE,
+    .acts = CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREAD_LIST | CLI_ACT_DEVICE |
+            CLI_ACT_RUN,
     .options = options,
     .own_size = sizeof(bench_own),
     .init = init,

@@ -36,8 +36,12 @@ enum {
   CLI_ACT_REMARKS = 1 << 6,     /* -Rpass -Rpass-missed: they act where CLI_ACT_BUILD does */
   CLI_ACT_THREAD_LIST = 1 << 7, /* -t takes a list, which the command reads itself */
   CLI_ACT_WEIGHTS = 1 << 8,     /* --weights --allow-nonfinite */
-  CLI_GROUPS = 9
+  CLI_ACT_RUN = 1 << 9,         /* --gemm --no-graph: the model is run */
+  CLI_ACT_TRAINS = 1 << 10,     /* the model is trained: no device but the CPU */
+  CLI_GROUPS = 11
 };
+
+typedef enum cli_device { CLI_CPU, CLI_CUDA, CLI_SIM } cli_device;
 
 typedef struct cli cli;
 
@@ -59,6 +63,10 @@ struct cli {
   model_options model;
   build_options build;
   const char *output, *device;
+  cli_device device_kind;
+  uint32_t device_number; /* N of cuda:N */
+  const char *gemm;       /* NULL: not given */
+  bool no_graph;
   const char **rpass, **rpass_missed; /* NULL-terminated */
   size_t rpass_count, rpass_missed_count;
   bool json, verbose, norms_given, fold_given;

@@ -17,6 +17,8 @@ enum {
   KEY_CLAMP,
   KEY_CC,
   KEY_DEVICE,
+  KEY_GEMM,
+  KEY_NO_GRAPH,
   KEY_JSON,
   KEY_RPASS,
   KEY_RMISSED,
@@ -41,7 +43,9 @@ static const struct argp_option common_options[] = {
     {NULL, 'o', "FILE", 0, "write there", CLI_ACT_OUTPUT},
     {NULL, 'D', "NAME=VALUE", 0, "a model parameter", 0},
     {"gate", KEY_GATE, "NAME=V", 0, "a gate's value, from 0 to 1, in place of the weights'", 0},
-    {"device", KEY_DEVICE, "WORD", 0, "cpu (cuda[:N], sim: not built yet); default TAPER_DEVICE, else cpu", 0},
+    {"device", KEY_DEVICE, "WORD", 0, "cpu, cuda[:N], or sim, CUDA with no GPU; default TAPER_DEVICE, else cpu", 0},
+    {"gemm", KEY_GEMM, "WORD", 0, "prefills on CUDA: cublas (default where it is), or generated", CLI_ACT_RUN},
+    {"no-graph", KEY_NO_GRAPH, NULL, 0, "on CUDA: launch each kernel, no graphs of several tokens", CLI_ACT_RUN},
     {NULL, 't', "N", 0, "threads (default: one per CPU)", 0},
     {"json", KEY_JSON, NULL, 0, "results and messages as JSON", 0},
     {NULL, 'v', NULL, 0, "say what is in force; print every remark", 0},
@@ -155,13 +159,19 @@ static int set_clamp(cli *c, const char *value) {
 }
 
 static int set_device(cli *c, const char *where, const char *value) {
-  if (strcmp(value, "cpu") == 0) return CLI_OK;
-  uint64_t n;
-  bool cuda = strcmp(value, "cuda") == 0 ||
-              (strncmp(value, "cuda:", 5) == 0 && number_parse_u64(value + 5, strlen(value + 5), &n));
-  if (cuda || strcmp(value, "sim") == 0)
-    return cli_fail(c, CLI_USAGE, "%s: the device '%s' is not built yet; give cpu", where, value);
-  return cli_fail(c, CLI_USAGE, "%s: '%s' is not a device; give cpu, cuda, cuda:N or sim", where, value);
+  uint64_t n = 0;
+  const bool numbered = strncmp(value, "cuda:", 5) == 0;
+  if (numbered && !(number_parse_u64(value + 5, strlen(value + 5), &n) && n < INT32_MAX))
+    return cli_fail(c, CLI_USAGE, "%s: '%s' is not a device; give cpu, cuda, cuda:N or sim", where, value);
+  const bool cuda = numbered || strcmp(value, "cuda") == 0, sim = strcmp(value, "sim") == 0;
+  if (!cuda && !sim && strcmp(value, "cpu") != 0)
+    return cli_fail(c, CLI_USAGE, "%s: '%s' is not a device; give cpu, cuda, cuda:N or sim", where, value);
+  if ((cuda || sim) && c->command->acts & CLI_ACT_TRAINS)
+    return cli_fail(c, CLI_USAGE, "%s: training on the device '%s' is not built yet; give cpu", where, value);
+  c->device = value;
+  c->device_kind = cuda ? CLI_CUDA : sim ? CLI_SIM : CLI_CPU;
+  c->device_number = (uint32_t)n;
+  return CLI_OK;
 }
 
 /* Remarks of the driver stand under "model". */
@@ -235,10 +245,12 @@ int cli_common_option(cli *c, int key, const char *value, bool *out_known) {
     mark(c, CLI_ACT_THREADS, "-t");
     c->threads_text = value;
     break;
-  case KEY_DEVICE:
-    mark(c, CLI_ACT_DEVICE, "--device");
-    c->device = value;
-    return set_device(c, "option '--device'", value);
+  case KEY_DEVICE: mark(c, CLI_ACT_DEVICE, "--device"); return set_device(c, "option '--device'", value);
+  case KEY_GEMM:
+    bad = cli_parse_word(c, "--gemm", value, "cublas|generated", &word);
+    if (!bad) c->gemm = value;
+    return bad;
+  case KEY_NO_GRAPH: c->no_graph = true; break;
   case KEY_JSON: c->json = true; break;
   case 'v': c->verbose = true; break;
   case KEY_RPASS:
@@ -291,6 +303,8 @@ int cli_common_finish(cli *c) {
     int bad = set_device(c, "variable TAPER_DEVICE", device);
     if (bad) return bad;
   }
+  if (c->device_kind == CLI_CPU && (c->gemm || c->no_graph))
+    cli_warn(c, "option '%s' acts on nothing on the device cpu", c->gemm ? "--gemm" : "--no-graph");
   int wrong = check_switches(c);
   if (wrong) return wrong;
   if (!c->threads_text || (acts & CLI_ACT_THREAD_LIST)) return CLI_OK;

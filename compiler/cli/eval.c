@@ -170,7 +170,7 @@ const cli_command cli_cmd_eval = {.name = "eval",
                                   .details = "Windows of CONTEXT ids stand alone, one after another; every position "
                                              "counts, in the shorter last window too; nothing is put in front.",
                                   .acts = CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC |
-                                          CLI_ACT_THREADS | CLI_ACT_DEVICE,
+                                          CLI_ACT_THREADS | CLI_ACT_DEVICE | CLI_ACT_RUN,
                                   .options = options,
                                   .own_size = sizeof(eval_own),
                                   .option = option,

@@ -135,7 +135,7 @@ const cli_command cli_cmd_logits = {
     .details = "The file is safetensors: \"tokens\" I64 [T], \"logits\" F32 [T, V], with --layers \"layers.<i>\" F32 "
                "[T, d]: 0 is what enters block 0, L what enters the final norm.",
     .acts = CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE |
-            CLI_ACT_OUTPUT,
+            CLI_ACT_RUN | CLI_ACT_OUTPUT,
     .options = options,
     .own_size = sizeof(logits_own),
     .option = option,

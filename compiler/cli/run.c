@@ -281,17 +281,18 @@ static int run(cli *c) {
   return bad;
 }
 
-const cli_command cli_cmd_run = {
-    .name = "run",
-    .args = "MODEL",
-    .summary = "continue a text, streamed",
-    .min_args = 1,
-    .max_args = 1,
-    .details = "Filters act in the order penalty, top-k, top-p, min-p, temperature. Standard "
-               "output gets the generated text only, or with --print-tokens its ids.",
-    .acts = CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE,
-    .options = options,
-    .own_size = sizeof(run_own),
-    .init = init,
-    .option = option,
-    .run = run};
+const cli_command cli_cmd_run = {.name = "run",
+                                 .args = "MODEL",
+                                 .summary = "continue a text, streamed",
+                                 .min_args = 1,
+                                 .max_args = 1,
+                                 .details =
+                                     "Filters act in the order penalty, top-k, top-p, min-p, temperature. Standard "
+                                     "output gets the generated text only, or with --print-tokens its ids.",
+                                 .acts = CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC |
+                                         CLI_ACT_THREADS | CLI_ACT_DEVICE | CLI_ACT_RUN,
+                                 .options = options,
+                                 .own_size = sizeof(run_own),
+                                 .init = init,
+                                 .option = option,
+                                 .run = run};

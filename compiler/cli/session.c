@@ -15,6 +15,9 @@ static void on_log(void *user, taper_log_level level, const char *message) {
 void cli_runtime_options(cli *c, taper_model_options *out) {
   taper_model_options_init(out);
   out->threads = c->threads;
+  out->device = c->device ? c->device : "cpu";
+  out->gemm = c->gemm;
+  out->no_graph = c->no_graph;
   out->log = on_log;
   out->log_user = c;
 }

@@ -455,7 +455,8 @@ const cli_command cli_cmd_train = {
         "RUN/ gets metrics.jsonl, log.txt and checkpoint-STEP/; a checkpoint is a MODEL. Options win over the train "
         "section of the model; a folder with weights starts from them. SIGINT and SIGTERM finish the step, write a "
         "checkpoint and exit with 3; --resume goes on, bit for bit as if nothing had happened.",
-    .acts = CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE | CLI_ACT_OUTPUT,
+    .acts = CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE | CLI_ACT_TRAINS |
+            CLI_ACT_OUTPUT,
     .options = options,
     .own_size = sizeof(train_own),
     .init = init,
