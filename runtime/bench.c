@@ -167,3 +167,14 @@ double bench_barrier(taper_model *m) {
   bench_job job = {0};
   return stage_seconds(m, &job, empty_part) * 1e6;
 }
+
+bool bench_is_cpu(const taper_model *m) { return m->device->ops == &device_cpu; }
+
+bool bench_count(taper_model *m, bench_traffic *out) {
+  device_traffic t = {0};
+  *out = (bench_traffic){0};
+  if (!m->device->ops->traffic) return false;
+  m->device->ops->traffic(m->device, &t);
+  *out = (bench_traffic){.instructions = t.instructions, .bytes = t.bytes, .sectors = t.sectors};
+  return true;
+}

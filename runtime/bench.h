@@ -1,10 +1,13 @@
-/* bench.h - the limits of this machine, measured on a model's own workers; for programs that are linked with the
+/* bench.h - the limits of this machine, measured on a model's own workers, and what a simulated device counts; for programs that are linked with the
    library's parts (`taperc bench`), not exported. One call is one measurement of some 50 ms; callers repeat. */
 #ifndef TAPER_BENCH_H
 #define TAPER_BENCH_H
 
 #include "runtime/base/status.h"
+#include <stdbool.h>
 
+/* Whether the model runs on the CPU: the three measurements below are of its workers alone. */
+bool bench_is_cpu(const taper_model *m);
 /* GB/s (1e9) of all workers reading a buffer of `bytes` (0: the model's packed weights) again and again, each its own
    part, in order. The buffer is of huge pages where the system gives them. TAPER_NOMEM. */
 taper_status bench_read(taper_model *m, uint64_t bytes, double *out_gb_s, taper_error *error);
@@ -12,5 +15,14 @@ taper_status bench_read(taper_model *m, uint64_t bytes, double *out_gb_s, taper_
 double bench_fma(taper_model *m);
 /* Microseconds of one exchange: an empty stage on all workers. */
 double bench_barrier(taper_model *m);
+
+/* What a simulated device has done since the last call, which begins the count anew. */
+typedef struct bench_traffic {
+  uint64_t instructions; /* of warps */
+  uint64_t bytes;        /* different bytes of device memory that each launch read */
+  uint64_t sectors;      /* of 32 bytes that hold them */
+} bench_traffic;
+/* False: the device counts nothing. */
+bool bench_count(taper_model *m, bench_traffic *out);
 
 #endif

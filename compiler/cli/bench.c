@@ -4,21 +4,22 @@
 #include "compiler/cli/json.h"
 #include "compiler/cli/machine.h"
 #include "runtime/base/philox.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 typedef struct bench_own {
   uint64_t prefill, decode, rounds;
-  bool prefill_given, decode_given;
+  bool prefill_given, decode_given, rounds_given;
 } bench_own;
 
-enum { MAX_THREAD_COUNTS = 16, MAX_ROUNDS = 1000, LOADS = 3 };
+enum { MAX_THREAD_COUNTS = 16, MAX_ROUNDS = 1000, LOADS = 3, SIM_TOKENS = 16 };
 
 static const struct argp_option options[] = {
-    {NULL, 'p', "N", 0, "tokens of the prefill (default 128, at most the context)", 0},
-    {NULL, 'n', "N", 0, "tokens of the decode (default 128, at most the context)", 0},
-    {NULL, 'r', "N", 0, "rounds (default 5), after one that does not count", 0},
+    {NULL, 'p', "N", 0, "tokens of the prefill (default 128, on sim 16; at most the context)", 0},
+    {NULL, 'n', "N", 0, "tokens of the decode (default 128, on sim 16; at most the context)", 0},
+    {NULL, 'r', "N", 0, "rounds (default 5, on sim 1), after one that does not count", 0},
     {0}};
 
 static void init(void *own) { *(bench_own *)own = (bench_own){.prefill = 128, .decode = 128, .rounds = 5}; }
@@ -28,7 +29,7 @@ static int option(cli *c, int key, const char *value) {
   switch (key) {
   case 'p': o->prefill_given = true; return cli_parse_count(c, "-p", value, 1, INT32_MAX, &o->prefill);
   case 'n': o->decode_given = true; return cli_parse_count(c, "-n", value, 1, INT32_MAX, &o->decode);
-  case 'r': return cli_parse_count(c, "-r", value, 1, MAX_ROUNDS, &o->rounds);
+  case 'r': o->rounds_given = true; return cli_parse_count(c, "-r", value, 1, MAX_ROUNDS, &o->rounds);
   default: return CLI_OK;
   }
 }
@@ -38,6 +39,9 @@ typedef struct bench_row {
   size_t rounds, loads;
   double load[LOADS], *prefill, *decode, *gb, *limit, *share; /* [rounds] */
   double fma, barrier;
+  bool cpu, counted;     /* limits are measured on the CPU, traffic is counted by the simulator */
+  bench_traffic traffic; /* of the last decode */
+  uint64_t decoded;      /* its tokens */
 } bench_row;
 
 static double now(void) {
@@ -73,6 +77,29 @@ static int fit(cli *c, const char *option, bool given, uint64_t *n, uint32_t con
   return CLI_OK;
 }
 
+static int count_token(void *user, int32_t id) {
+  (void)id;
+  ++*(uint64_t *)user;
+  return 0;
+}
+
+/* Token after token: on the CPU those of ids, on a device that chooses them itself its own. */
+static taper_status decode(taper_session *s, const int32_t *ids, const bench_own *o, float *logits, bench_row *row,
+                           taper_error *error) {
+  taper_generation g;
+  row->decoded = o->decode;
+  if (row->cpu) {
+    for (uint64_t i = 0; i < o->decode; i++) TAPER_TRY(taper_session_append(s, 0, ids + i, 1, logits, error));
+    return TAPER_OK;
+  }
+  taper_generation_init(&g);
+  row->decoded = 0;
+  g.sampling.temperature = 0, g.max_tokens = (size_t)o->decode, g.on_token = count_token, g.user = &row->decoded;
+  TAPER_TRY(taper_generate(s, 0, ids, 1, &g, NULL, error));
+  if (row->decoded == 0) row->decoded = 1; /* the end came at once, after one token */
+  return TAPER_OK;
+}
+
 static taper_status one_round(const build_opened *b, taper_session *s, const int32_t *ids, const bench_own *o,
                               float *logits, bench_row *row, size_t round, taper_error *error) {
   TAPER_TRY(taper_session_rewind(s, 0, 0, error));
@@ -80,12 +107,15 @@ static taper_status one_round(const build_opened *b, taper_session *s, const int
   TAPER_TRY(taper_session_append(s, 0, ids, (size_t)o->prefill, logits, error));
   double middle = now();
   TAPER_TRY(taper_session_rewind(s, 0, 0, error));
+  bench_count(b->model, &row->traffic);
   double again = now();
-  for (uint64_t i = 0; i < o->decode; i++) TAPER_TRY(taper_session_append(s, 0, ids + i, 1, logits, error));
+  TAPER_TRY(decode(s, ids, o, logits, row, error));
   double end = now();
+  row->counted = bench_count(b->model, &row->traffic);
   row->prefill[round] = (double)o->prefill / (middle - start);
-  row->decode[round] = (double)o->decode / (end - again);
+  row->decode[round] = (double)row->decoded / (end - again);
   row->gb[round] = row->decode[round] * (double)row->info.bytes_per_token * 1e-9;
+  if (!row->cpu) return TAPER_OK;
   TAPER_TRY(bench_read(b->model, 0, &row->limit[round], error));
   row->share[round] = row->gb[round] / row->limit[round];
   return TAPER_OK;
@@ -120,6 +150,7 @@ static taper_status measure(cli *c, build_opened *b, const bench_own *o, uint32_
   }
   row->info.size = sizeof row->info;
   taper_model_get_info(b->model, &row->info);
+  row->cpu = bench_is_cpu(b->model);
   size_t most = (size_t)(o->prefill > o->decode ? o->prefill : o->decode);
   int32_t *ids = ARENA_ARRAY(&c->memory, int32_t, most);
   float *logits = ARENA_ARRAY(&c->memory, float, row->info.vocab);
@@ -133,8 +164,8 @@ static taper_status measure(cli *c, build_opened *b, const bench_own *o, uint32_
     cli_progress("bench", i + 1, row->rounds);
   }
   taper_session_free(s);
-  row->fma = bench_fma(b->model);
-  row->barrier = bench_barrier(b->model);
+  row->fma = row->barrier = NAN;
+  if (row->cpu) row->fma = bench_fma(b->model), row->barrier = bench_barrier(b->model);
   return status;
 }
 
@@ -150,10 +181,13 @@ static void put_json(cli *c, const build_opened *b, const bench_own *o, bench_ro
   json_measured(&j, "prefill_tok_s", r->prefill, r->rounds);
   json_measured(&j, "decode_tok_s", r->decode, r->rounds);
   json_measured(&j, "gb_s", r->gb, r->rounds);
-  json_measured(&j, "limit_gb_s", r->limit, r->rounds);
-  json_measured(&j, "limit_share", r->share, r->rounds);
+  json_measured(&j, "limit_gb_s", r->limit, r->cpu ? r->rounds : 0);
+  json_measured(&j, "limit_share", r->share, r->cpu ? r->rounds : 0);
   json_whole(&j, "bytes_per_token", r->info.bytes_per_token);
-  json_null(&j, "sectors_per_token");
+  const double tokens = r->counted ? (double)r->decoded : NAN; /* null where nothing is counted */
+  json_number(&j, "sectors_per_token", (double)r->traffic.sectors / tokens);
+  json_number(&j, "read_bytes_per_token", (double)r->traffic.bytes / tokens);
+  json_number(&j, "instructions_per_token", (double)r->traffic.instructions / tokens);
   json_whole(&j, "prefill_tokens", o->prefill);
   json_whole(&j, "decode_tokens", o->decode);
   json_whole(&j, "weight_bytes", r->info.weight_bytes);
@@ -180,6 +214,19 @@ static void put_measured(text *t, const char *name, double *values, size_t n, co
   text_puts(t, line);
 }
 
+/* The times above are those of an interpreter; these numbers are the GPU's. */
+static void put_traffic(text *t, const bench_row *r) {
+  char line[200];
+  const double tokens = (double)r->decoded, bytes = (double)r->traffic.bytes / tokens,
+               sectors = (double)r->traffic.sectors / tokens;
+  text_format(line, sizeof line,
+              "  simulated: %.6g bytes a token in %.6g sectors of 32 bytes, %.4g %% of them used; %.4g times the "
+              "weights; %.4g warp instructions\n",
+              bytes, sectors, sectors > 0 ? 100 * bytes / (32 * sectors) : 0, bytes / (double)r->info.bytes_per_token,
+              (double)r->traffic.instructions / tokens);
+  text_puts(t, line);
+}
+
 static void put_text(cli *c, const build_opened *b, const bench_own *o, bench_row *r) {
   text t = {0};
   char line[200];
@@ -193,12 +240,17 @@ static void put_text(cli *c, const build_opened *b, const bench_own *o, bench_ro
   put_measured(&t, "prefill", r->prefill, r->rounds, "tok/s");
   put_measured(&t, "decode", r->decode, r->rounds, "tok/s");
   put_measured(&t, "reads", r->gb, r->rounds, "GB/s");
-  put_measured(&t, "limit", r->limit, r->rounds, "GB/s");
-  put_measured(&t, "share", r->share, r->rounds, "");
-  text_format(line, sizeof line,
-              "  %llu bytes of weights a token; fused multiply-add %.4g GFLOP/s; an exchange %.3g us\n",
-              (unsigned long long)r->info.bytes_per_token, r->fma, r->barrier);
+  if (r->cpu) {
+    put_measured(&t, "limit", r->limit, r->rounds, "GB/s");
+    put_measured(&t, "share", r->share, r->rounds, "");
+    text_format(line, sizeof line,
+                "  %llu bytes of weights a token; fused multiply-add %.4g GFLOP/s; an exchange %.3g us\n",
+                (unsigned long long)r->info.bytes_per_token, r->fma, r->barrier);
+  } else {
+    text_format(line, sizeof line, "  %llu bytes of weights a token\n", (unsigned long long)r->info.bytes_per_token);
+  }
   text_puts(&t, line);
+  if (r->counted) put_traffic(&t, r);
   cli_put(t.data, t.size);
   text_free(&t);
 }
@@ -225,6 +277,11 @@ static int run(cli *c) {
   size_t n;
   taper_model_info info = {.size = sizeof info};
   c->model.need_weights = true;
+  if (c->device_kind == CLI_SIM) {
+    if (!o->prefill_given) o->prefill = SIM_TOKENS;
+    if (!o->decode_given) o->decode = SIM_TOKENS;
+    if (!o->rounds_given) o->rounds = 1;
+  }
   int bad = parse_threads(c, threads, &n);
   if (!bad) bad = cli_open(c, 0, &b);
   if (!bad) taper_model_get_info(b.model, &info);
