@@ -63,8 +63,9 @@ static void read_traffic(device *base, device_traffic *out) {
   taper_sim_counters all = {0};
   (void)read(&all, 1);
   reset();
-  *out = (device_traffic){
-      .instructions = all.warp_instructions, .bytes = all.launch_bytes_read, .sectors = all.launch_sectors_read};
+  *out = (device_traffic){.instructions = all.count.warp_instructions,
+                          .bytes = all.count.global.read_bytes,
+                          .sectors = all.count.global.read_sectors};
 }
 
 /* ---- open and close ---- */
