@@ -23,7 +23,7 @@ static taper_model *open_model(uint32_t threads, uint32_t chunk_rows) {
   taper_model *m;
   taper_error error;
   taper_model_options_init(&o);
-  o.threads = threads, o.chunk_rows = chunk_rows;
+  o.threads = threads, o.chunk_rows = chunk_rows, o.device = device_name;
   if (taper_model_open(package_path, &o, &m, &error) != TAPER_OK) fail_msg("%s", error.message);
   return m;
 }
@@ -369,6 +369,121 @@ static void generation_stops_at_the_context(void **state) {
   taper_model_free(m);
 }
 
+/* What a generation must be: logits of one token after another, sampled on the host. Returns the number of ids. */
+static uint32_t reference_ids(taper_session *s, const int32_t *prompt, size_t n, const taper_generation *g,
+                              int32_t *out) {
+  float *logits = rows(1);
+  int32_t history[LONGEST + 8];
+  uint32_t made = 0, held = (uint32_t)n;
+  memcpy(history, prompt, n * sizeof(*history));
+  OK(taper_session_rewind(s, 0, 0, e));
+  OK(taper_session_append(s, 0, prompt, n, logits, e));
+  while (made < g->max_tokens) {
+    int32_t id;
+    OK(taper_sample(&g->sampling, logits, info.vocab, history, held, 0, &id, e));
+    if (id == info.end_token) break;
+    out[made++] = id;
+    if (made == g->max_tokens || held == taper_session_context(s)) break;
+    history[held++] = id;
+    OK(taper_session_append(s, 0, &id, 1, logits, e));
+  }
+  free(logits);
+  return made;
+}
+
+static const struct {
+  float temperature, top_p, min_p, penalty;
+  uint32_t top_k, last, most;
+} samplings[] = {{0, 1, 0, 1, 0, 0, 40},       {0.8f, 0.95f, 0.05f, 1, 40, 64, 17},
+                 {1.5f, 1, 0, 1.3f, 0, 8, 16}, {1, 0.5f, 0, 1, 0, 0, 15},
+                 {0, 1, 0, 2, 0, 1000, 33},    {2, 1, 0.2f, 1, 3, 0, 1},
+                 {0.7f, 0, 0, 1.1f, 0, 3, 20}, {1, 1, 0, 1, 0, 0, 1000}};
+
+static void set_sampling(taper_generation *g, size_t i) {
+  taper_generation_init(g);
+  g->sampling.temperature = samplings[i].temperature, g->sampling.top_p = samplings[i].top_p;
+  g->sampling.min_p = samplings[i].min_p, g->sampling.repeat_penalty = samplings[i].penalty;
+  g->sampling.top_k = samplings[i].top_k, g->sampling.repeat_last = samplings[i].last;
+  g->sampling.seed = 77 + i, g->max_tokens = samplings[i].most;
+}
+
+/* Wherever the device chooses the ids: they are those of the host, and so is what the session holds afterwards. */
+static void generation_equals_sampling_on_the_host(void **state) {
+  (void)state;
+  taper_model *m = open_model(2, 0);
+  taper_session *a = new_session(m, 1, length), *b = new_session(m, 1, length);
+  float *x = rows(1), *y = rows(1);
+  for (size_t i = 0; i < sizeof(samplings) / sizeof(samplings[0]); i++) {
+    const uint32_t prompt = 1 + (uint32_t)i * 2 < length ? 1 + (uint32_t)i * 2 : length;
+    int32_t want[LONGEST + 8], got[LONGEST + 8], *at = got;
+    taper_generation g;
+    set_sampling(&g, i);
+    const uint32_t n = reference_ids(a, ids, prompt, &g, want);
+    g.on_token = hear, g.user = &at;
+    OK(taper_session_rewind(b, 0, 0, e));
+    OK(taper_generate(b, 0, ids, prompt, &g, NULL, e));
+    assert_int_equal(at - got, n);
+    for (uint32_t k = 0; k < n; k++)
+      if (got[k] != want[k]) fail_msg("sampling %zu: id %u is %d, not %d", i, k, got[k], want[k]);
+    assert_int_equal(taper_session_length(a, 0), taper_session_length(b, 0));
+    assert_true(fabs(taper_session_scale_ratio(a, 0) - taper_session_scale_ratio(b, 0)) <= 1e-4);
+    if (taper_session_length(a, 0) == length) continue;
+    OK(taper_session_append(a, 0, ids, 1, x, e));
+    OK(taper_session_append(b, 0, ids, 1, y, e));
+    same_bits(y, x, 1, "after a generation");
+  }
+  taper_session_free(a);
+  taper_session_free(b);
+  taper_model_free(m);
+  free(x);
+  free(y);
+}
+
+typedef struct stopper {
+  int32_t *at;
+  int left;
+} stopper;
+
+static int hear_some(void *user, int32_t id) {
+  stopper *s = user;
+  *s->at++ = id;
+  return --s->left == 0;
+}
+
+/* A generation that is stopped holds what was told before the last token, wherever the device had got to. */
+static void a_stopped_generation_goes_on_elsewhere(void **state) {
+  (void)state;
+  taper_model *m = open_model(2, 0);
+  taper_session *a = new_session(m, 1, length), *b = new_session(m, 1, length);
+  const int stops[] = {1, 2, 5, 16, 17, 18, 30};
+  float *x = rows(1), *y = rows(1);
+  for (size_t i = 0; i < sizeof(stops) / sizeof(stops[0]); i++) {
+    int32_t want[LONGEST + 8], got[LONGEST + 8];
+    stopper stop = {got, stops[i]};
+    taper_generation g;
+    taper_finish finish;
+    set_sampling(&g, 1);
+    g.max_tokens = (size_t)stops[i];
+    const uint32_t n = reference_ids(a, ids, 1, &g, want);
+    g.max_tokens = 50, g.on_token = hear_some, g.user = &stop;
+    OK(taper_session_rewind(b, 0, 0, e));
+    OK(taper_generate(b, 0, ids, 1, &g, &finish, e));
+    if (n < (uint32_t)stops[i] || n >= length) continue; /* the context or the model's end came first */
+    assert_int_equal(finish, TAPER_FINISH_CALLBACK);
+    assert_memory_equal(got, want, n * sizeof(int32_t));
+    assert_int_equal(taper_session_length(b, 0), n);
+    assert_int_equal(taper_session_length(a, 0), n);
+    OK(taper_session_append(a, 0, ids + 3, 1, x, e));
+    OK(taper_session_append(b, 0, ids + 3, 1, y, e));
+    same_bits(y, x, 1, "after a generation that was stopped");
+  }
+  taper_session_free(a);
+  taper_session_free(b);
+  taper_model_free(m);
+  free(x);
+  free(y);
+}
+
 static int set_up(void **state) {
   (void)state;
   taper_model *m = open_model(1, 0);
@@ -405,6 +520,8 @@ int conformance_run(const char *device, const char *package) {
       cmocka_unit_test(layers_agree_in_chunks_and_steps),
       cmocka_unit_test(sessions_in_several_threads),
       cmocka_unit_test(generation_stops_at_the_context),
+      cmocka_unit_test(generation_equals_sampling_on_the_host),
+      cmocka_unit_test(a_stopped_generation_goes_on_elsewhere),
   };
   device_name = device, package_path = package;
   print_message("package %s\n", package);
