@@ -16,36 +16,59 @@ typedef struct compile_own {
 enum { KEY_TARGET = 3000, KEY_ARCH, KEY_DTYPE, KEY_FOR, KEY_EMIT, KEY_TRIPLE, KEY_TEMPS };
 enum { TARGET_CPU, TARGET_CUDA };
 enum { USE_DECODE, USE_TRAIN, USE_BOTH };
-enum { EMIT_PACKAGE, EMIT_AST, EMIT_IR, EMIT_PLAN, EMIT_SOURCE, EMIT_ASM, EMIT_DOT };
+enum { EMIT_PACKAGE, EMIT_AST, EMIT_IR, EMIT_PLAN, EMIT_SOURCE, EMIT_ASM, EMIT_DOT, EMIT_PTX };
 
 static const struct argp_option options[] = {
     {"target", KEY_TARGET, "WORD", 0, "cpu (default), cuda", 0},
-    {"arch", KEY_ARCH, "LIST", 0, "images to make: x86-64-v3, x86-64-v4, native; default x86-64-v3,x86-64-v4", 0},
+    {"arch", KEY_ARCH, "LIST", 0,
+     "images to make: x86-64-v3, x86-64-v4, native; default x86-64-v3,x86-64-v4. For cuda: sm_NN a cubin, compute_NN "
+     "PTX; default "
+     "sm_80,sm_89,sm_90,sm_100,sm_120 as far as NVRTC knows them. Cubins alone bring PTX along",
+     0},
     {"dtype", KEY_DTYPE, "WORD", 0, "f32 (bf16, f16, w8a8, w8a32, w4a8: not built yet)", 0},
     {"for", KEY_FOR, "WORD", 0, "decode (default), train, both: what the package is for", 0},
-    {"emit", KEY_EMIT, "WORD", 0, "stop earlier and write a text: ast, ir, plan, source, asm, dot (ptx: not built yet)",
-     0},
+    {"emit", KEY_EMIT, "WORD", 0, "stop earlier and write a text: ast, ir, plan, source, asm, dot, ptx", 0},
     {"target-triple", KEY_TRIPLE, "T", 0, "triple for the C compiler (default: this machine's)", 0},
     {"save-temps", KEY_TEMPS, "DIR", OPTION_ARG_OPTIONAL, "keep the C source and objects (default: the working folder)",
      0},
     {0}};
 
+static int set_cuda_archs(cli *c, compile_own *o, const char *value) {
+  char *copy = arena_strdup(&c->memory, value);
+  unsigned number;
+  bool ptx;
+  for (char *p = copy; p;) {
+    char *comma = strchr(p, ',');
+    if (comma) *comma = 0;
+    if (!build_cuda_arch(p, &number, &ptx))
+      return cli_fail(c, CLI_USAGE,
+                      "option '--arch': '%s' is no arch of target cuda; give e.g. sm_90 or compute_90, from 80 on", p);
+    bool again = false;
+    for (size_t i = 0; i < o->arch_count; i++) again |= strcmp(o->archs[i], p) == 0;
+    if (!again && o->arch_count + 2 >= BUILD_MAX_ARCHS) /* PTX may come along */
+      return cli_fail(c, CLI_USAGE, "option '--arch': more than %d archs; give fewer", BUILD_MAX_ARCHS - 2);
+    if (!again) o->archs[o->arch_count++] = p;
+    p = comma ? comma + 1 : NULL;
+  }
+  return CLI_OK;
+}
+
 static int set_archs(cli *c, compile_own *o, const char *value) {
   char *copy = arena_strdup(&c->memory, value);
-  bool wanted[BUILD_MAX_ARCHS] = {false};
+  bool wanted[BUILD_CPU_ARCHS] = {false};
   for (char *p = copy; p;) {
     char *comma = strchr(p, ',');
     if (comma) *comma = 0;
     size_t word;
-    if (strncmp(p, "sm_", 3) == 0)
-      return cli_fail(c, CLI_USAGE, "option '--arch': '%s' is not built yet; give x86-64-v3, x86-64-v4 or native", p);
+    if (strncmp(p, "sm_", 3) == 0 || strncmp(p, "compute_", 8) == 0)
+      return cli_fail(c, CLI_USAGE, "option '--arch': '%s' is an arch of target cuda; give --target cuda", p);
     int bad = cli_parse_word(c, "--arch", p, "native|x86-64-v4|x86-64-v3", &word);
     if (bad) return bad;
     wanted[word] = true;
     p = comma ? comma + 1 : NULL;
   }
   o->arch_count = 0;
-  for (size_t i = 0; i < BUILD_MAX_ARCHS; i++) /* best first */
+  for (size_t i = 0; i < BUILD_CPU_ARCHS; i++) /* best first */
     if (wanted[i]) o->archs[o->arch_count++] = build_arch_names[i];
   return CLI_OK;
 }
@@ -60,7 +83,7 @@ static int option(cli *c, int key, const char *value) {
   case KEY_DTYPE: return cli_parse_word(c, "--dtype", value, "f32;bf16|f16|w8a8|w8a32|w4a8", &word);
   case KEY_FOR: return cli_parse_word(c, "--for", value, "decode|train|both", &o->use);
   case KEY_EMIT:
-    bad = cli_parse_word(c, "--emit", value, "ast|ir|plan|source|asm|dot;ptx", &word);
+    bad = cli_parse_word(c, "--emit", value, "ast|ir|plan|source|asm|dot|ptx", &word);
     if (!bad) o->emit = word + 1;
     return bad;
   case KEY_TRIPLE:
@@ -84,12 +107,25 @@ static int check_use(cli *c, const compile_own *o) {
   return CLI_OK;
 }
 
+static int check_target(cli *c, const compile_own *o) {
+  const bool cuda = o->target == TARGET_CUDA;
+  if (o->emit == EMIT_PTX && !cuda)
+    return cli_fail(c, CLI_USAGE, "option '--emit': ptx is of target cuda; give --target cuda, or asm");
+  if (!cuda) return CLI_OK;
+  if (o->use != USE_DECODE) return cli_not_built(c, "option '--target': training for cuda");
+  if (o->emit == EMIT_ASM) return cli_fail(c, CLI_USAGE, "option '--emit': asm is of target cpu; give ptx");
+  if (c->build.target_triple || c->build.cc)
+    return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing with --target cuda; leave it out",
+                    c->build.cc ? "--cc" : "--target-triple");
+  return CLI_OK;
+}
+
 /* A --emit word looks at a stage; options of later stages would act on nothing. */
 static int check_emit(cli *c, const compile_own *o) {
   if (o->emit == EMIT_AST && c->given & (CLI_ACT_WEIGHTS | CLI_ACT_BUILD))
     return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing with --emit=ast; leave it out",
                     c->given_name[c->given & CLI_ACT_BUILD ? 1 : 8]);
-  bool makes_code = o->emit == EMIT_PACKAGE || o->emit == EMIT_ASM;
+  bool makes_code = o->emit == EMIT_PACKAGE || o->emit == EMIT_ASM || o->emit == EMIT_PTX;
   if (makes_code) return CLI_OK;
   if (c->given & CLI_ACT_CC)
     return cli_fail(c, CLI_USAGE, "option '%s' acts on nothing with --emit=ast|ir|plan|source|dot; leave it out",
@@ -110,6 +146,9 @@ static int emit_code(cli *c, size_t emit, const model_loaded *m, const plan *p, 
   taper_status status = build_source(m, p, &source, &launch, hash, c->sink, &error);
   if (status == TAPER_OK && emit == EMIT_ASM) {
     status = build_asm(&source, &c->build, &assembler, &size, &error);
+    if (status == TAPER_OK) text_put(out, assembler, size);
+  } else if (status == TAPER_OK && emit == EMIT_PTX) {
+    status = build_ptx(&source, &c->build, c->sink, &assembler, &size, &error);
     if (status == TAPER_OK) text_put(out, assembler, size);
   } else if (status == TAPER_OK) {
     text_put(out, source.data, source.size);
@@ -178,14 +217,18 @@ static int emit_train_text(cli *c, size_t emit, train_job *job, text *out) {
   return bad;
 }
 
-static void put_json(const char *path, const build_options *build, const build_result *r) {
+static void put_json(const char *path, const char *archs, const build_result *r, arena *a) {
   json_out j = {0};
   json_open(&j, NULL, '{');
   json_string(&j, "package", path);
   json_whole(&j, "bytes", r->bytes);
   json_whole(&j, "tensors", r->tensors);
   json_open(&j, "images", '[');
-  for (size_t i = 0; i < build->arch_count; i++) json_string(&j, NULL, build->archs[i]);
+  for (const char *p = archs; *p; p += strspn(p, ",")) {
+    size_t n = strcspn(p, ",");
+    json_string(&j, NULL, arena_strndup(a, p, n));
+    p += n;
+  }
   json_close(&j, ']');
   json_whole(&j, "images_from_cache", r->cached);
   json_string(&j, "model", r->model_hash);
@@ -205,12 +248,15 @@ static int make_package(cli *c, model_loaded *m, train_job *job) {
   taper_status status = job ? train_package(job, m, &c->build, path, c->sink, &r, &error)
                             : build_package(m, &c->build, path, c->sink, &r, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, true);
+  const char *archs = *r.archs ? r.archs : c->build.archs[0];
+  for (size_t i = 1; i < c->build.arch_count && !*r.archs; i++)
+    archs = arena_printf(&c->memory, "%s,%s", archs, c->build.archs[i]);
   text images = {0};
-  for (size_t i = 0; i < c->build.arch_count; i++) text_printf(&images, "%s%s", i ? ", " : "", c->build.archs[i]);
+  for (const char *p = archs; *p; p++) text_printf(&images, "%c%s", *p, *p == ',' ? " " : "");
   cli_note(c, "wrote %s: %llu bytes, %zu tensors, images %s", path, (unsigned long long)r.bytes, r.tensors,
            images.data);
   text_free(&images);
-  if (c->json) put_json(path, &c->build, &r);
+  if (c->json) put_json(path, archs, &r, &c->memory);
   return CLI_OK;
 }
 
@@ -242,16 +288,16 @@ static int run(cli *c) {
   train_job job = {0};
   model_place place;
   taper_error error = {0};
-  int bad = o->arch_text ? set_archs(c, o, o->arch_text) : CLI_OK;
-  c->build.target = o->target == TARGET_CUDA ? "cuda" : "cpu";
-  if (!bad && o->target == TARGET_CUDA && (o->use != USE_DECODE || o->emit == EMIT_PACKAGE || o->emit == EMIT_ASM))
-    return cli_not_built(c, "--target cuda but with --emit=ast|ir|plan|source|dot");
+  const bool cuda = o->target == TARGET_CUDA;
+  int bad = o->arch_text ? (cuda ? set_cuda_archs : set_archs)(c, o, o->arch_text) : CLI_OK;
+  c->build.target = cuda ? "cuda" : "cpu";
+  if (!bad) bad = check_target(c, o);
   if (!bad) bad = check_use(c, o);
   if (!bad) bad = check_emit(c, o);
   if (bad) return bad;
-  c->build.arch_count = o->arch_count ? o->arch_count : 2;
-  memcpy(c->build.archs, o->arch_count ? o->archs : (const char *[]){"x86-64-v4", "x86-64-v3", NULL},
-         sizeof c->build.archs);
+  if (!o->arch_count && !cuda) o->archs[0] = "x86-64-v4", o->archs[1] = "x86-64-v3";
+  c->build.arch_count = o->arch_count || cuda ? o->arch_count : 2;
+  memcpy(c->build.archs, o->archs, sizeof c->build.archs);
   c->model.need_weights = o->emit == EMIT_PACKAGE;
   c->model.ignore_weights = o->emit == EMIT_AST;
   taper_status status = model_locate(c->args[0], &c->memory, c->sink, &place, &error);

@@ -39,7 +39,7 @@ static doctor_report look(cli *c) {
 
 static const char *runnable_images(cli *c) {
   text t = {0};
-  for (size_t i = 0; i < BUILD_MAX_ARCHS; i++)
+  for (size_t i = 0; i < BUILD_CPU_ARCHS; i++)
     if (build_arch_runs(build_arch_names[i])) text_printf(&t, "%s%s", t.size ? ", " : "", build_arch_names[i]);
   const char *result = arena_strdup(&c->memory, t.data ? t.data : "none");
   text_free(&t);
@@ -55,7 +55,7 @@ static void put_json(cli *c, const doctor_report *r, bool fine) {
   json_string(&j, "cpu", machine_cpu(&c->memory));
   json_string(&j, "cpu_features", machine_cpu_features(&c->memory));
   json_open(&j, "images", '[');
-  for (size_t i = 0; i < BUILD_MAX_ARCHS; i++)
+  for (size_t i = 0; i < BUILD_CPU_ARCHS; i++)
     if (build_arch_runs(build_arch_names[i])) json_string(&j, NULL, build_arch_names[i]);
   json_close(&j, ']');
   json_whole(&j, "threads", machine_cpus());

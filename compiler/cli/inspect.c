@@ -61,15 +61,21 @@ static void put_images(cli *c, const st_file *f, report *r) {
   for (const char *p = list ? list : ""; *p; p += strspn(p, ",")) {
     size_t n = strcspn(p, ",");
     const char *name = arena_strndup(&c->memory, p, n),
-               *needs = st_metadata(f, arena_printf(&c->memory, "taper.cpu.%s", name));
+               *needs = st_metadata(f, arena_printf(&c->memory, "taper.cpu.%s", name)),
+               *maker = st_metadata(f, arena_printf(&c->memory, "taper.cuda.%s", name));
     const st_tensor *image = st_find(f, arena_printf(&c->memory, "taper.image.%s", name));
     uint64_t bytes = image ? image->bytes : 0;
     json_open(&r->j, NULL, '{');
     json_string(&r->j, "name", name);
     json_whole(&r->j, "bytes", bytes);
     json_string(&r->j, "features", needs ? needs : "");
+    if (maker) json_string(&r->j, "maker", maker);
     json_close(&r->j, '}');
-    text_printf(&r->t, "image     %s: %llu bytes, needs %s\n", name, (unsigned long long)bytes, needs ? needs : "?");
+    text_printf(&r->t, "image     %s: %llu bytes, %s %s\n", name, (unsigned long long)bytes,
+                maker ? "made by" : "needs",
+                maker   ? maker
+                : needs ? needs
+                        : "?");
     p += n;
   }
   json_close(&r->j, ']');

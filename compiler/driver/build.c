@@ -6,6 +6,7 @@
 #include "runtime/base/checked.h"
 #include "runtime/base/hash.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -41,7 +42,7 @@ bool build_is_cuda(const plan *p) { return strcmp(p->target, "cuda") == 0; }
 static bool static_bytes(ir_type type, size_t *out) {
   int64_t n = ir_elements(type);
   uint64_t bytes;
-  if (n < 0 || !checked_mul_u64((uint64_t)n, sizeof(float), &bytes) || bytes > SIZE_MAX) return false;
+  if (n < 0 || !checked_mul_u64((uint64_t)n, ir_dtype_size(type.dtype), &bytes) || bytes > SIZE_MAX) return false;
   *out = (size_t)bytes;
   return true;
 }
@@ -101,22 +102,34 @@ static taper_status make_data(const ir_module *m, const plan_tensor *t, size_t b
   return TAPER_OK;
 }
 
+/* + 1; 0: no type of weights */
+static const int dtypes[IR_DTYPE_COUNT] = {[IR_F32] = ST_F32 + 1, [IR_BF16] = ST_BF16 + 1, [IR_F16] = ST_F16 + 1};
+
 static taper_status add_weights(package_parts *k, const ir_module *m, const plan_tensor *tensors, size_t n,
                                 taper_error *error) {
   for (size_t i = 0; i < n; i++) {
     ir_type type = ir_type_of(m, tensors[i].value);
     size_t bytes;
-    if (!static_bytes(type, &bytes) || type.dtype != IR_F32)
+    if (!static_bytes(type, &bytes) || !dtypes[type.dtype])
       return TAPER_FAIL(error, TAPER_INTERNAL,
-                        "tensor '%s' is no f32 tensor of a fixed size: a defect of taperc; please report it",
+                        "tensor '%s' is no tensor of numbers of a fixed size: a defect of taperc; please report it",
                         tensors[i].name);
-    st_source s = {
-        .name = tensors[i].name, .dtype = ST_F32, .rank = type.rank, .data = ir_payload(m, tensors[i].value)};
+    st_source s = {.name = tensors[i].name,
+                   .dtype = (st_dtype)(dtypes[type.dtype] - 1),
+                   .rank = type.rank,
+                   .data = ir_payload(m, tensors[i].value)};
     for (uint32_t d = 0; d < type.rank; d++) s.shape[d] = (uint64_t)type.dim[d];
     if (!s.data) TAPER_TRY(make_data(m, &tensors[i], bytes, &k->memory, &s.data, error));
     parts_add(k, s, bytes);
   }
   return TAPER_OK;
+}
+
+static void note_image(const build_image *image, build_result *out) {
+  size_t n = strlen(out->archs);
+  out->cached += image->cached;
+  if (n + strlen(image->arch) + 2 < sizeof out->archs)
+    snprintf(out->archs + n, sizeof out->archs - n, "%s%s", n ? "," : "", image->arch);
 }
 
 static taper_status assemble(package_parts *k, const model_loaded *m, const build_options *options,
@@ -126,10 +139,15 @@ static taper_status assemble(package_parts *k, const model_loaded *m, const buil
   const plan *p = part->plan;
   size_t n = plan_tensors(p, &tensors);
   TAPER_TRY(build_source(m, p, &part->source, &part->launch, out->model_hash, sink, error));
-  TAPER_TRY(build_images(&part->source, options, compiler, sink, part->images, &part->image_count, error));
+  const bool cuda = build_is_cuda(p);
+  TAPER_TRY((cuda ? build_cuda_images : build_images)(&part->source, options, compiler, sink, part->images,
+                                                      &part->image_count, error));
   TAPER_TRY(add_weights(k, m->module, tensors, n, error));
-  parts_add_images(k, part->images, part->image_count, "taper.image.", "taper.cpu.", "taper.arch");
-  for (size_t i = 0; i < part->image_count; i++) out->cached += part->images[i].cached;
+  parts_add_images(k, part->images, part->image_count, "taper.image.", cuda ? "taper.cuda." : "taper.cpu.",
+                   "taper.arch");
+  if (cuda) parts_add_bytes(k, "taper.launch", part->launch.data, part->launch.size);
+  k->target = p->target;
+  for (size_t i = 0; i < part->image_count; i++) note_image(&part->images[i], out);
   plan_print(p, &part->plan_text);
   ir_print(m->module, &part->ir);
   parts_add_bytes(k, "taper.plan", part->plan_text.data, part->plan_text.size);
@@ -186,8 +204,12 @@ taper_status build_decode_part(package_parts *k, model_loaded *m, const build_op
 static taper_status make_package(package_parts *k, model_loaded *m, const build_options *options, const char *path,
                                  diag_sink *sink, decode_part *part, build_result *out, taper_error *error) {
   const char *compiler;
-  TAPER_TRY(build_compiler_version(options->cc ? options->cc : "gcc", &k->memory, &compiler, error));
-  TAPER_TRY(build_decode_part(k, m, options, compiler, sink, part, out, error));
+  build_options settled = *options;
+  if (options->target && strcmp(options->target, "cuda") == 0)
+    TAPER_TRY(build_cuda_begin(&settled, sink, &k->memory, &compiler, error));
+  else
+    TAPER_TRY(build_compiler_version(options->cc ? options->cc : "gcc", &k->memory, &compiler, error));
+  TAPER_TRY(build_decode_part(k, m, &settled, compiler, sink, part, out, error));
   return parts_write(k, m, out->model_hash, part->options.data, compiler, path, error);
 }
 

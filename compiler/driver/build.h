@@ -7,29 +7,33 @@
 #include "compiler/driver/private_file.h"
 #include "runtime/text/tokenizer.h"
 
-#define BUILD_MAX_ARCHS 3
+#define BUILD_CPU_ARCHS 3
+#define BUILD_MAX_ARCHS 16 /* of one build */
 
 typedef struct build_options {
   pass_options pass;
   const char *cc;                     /* NULL: gcc */
   const char *target;                 /* "cuda"; NULL: "cpu" */
   const char *target_triple;          /* NULL: this machine */
-  const char *archs[BUILD_MAX_ARCHS]; /* images wanted: words of build_arch_names, each once */
-  size_t arch_count;                  /* 0: the one that this machine runs best */
+  const char *archs[BUILD_MAX_ARCHS]; /* images wanted, each once: words of build_arch_names, or sm_NN and compute_NN */
+  size_t arch_count;                  /* 0: the one that this machine runs best; of target cuda the usual ones */
   const char *save_temps;             /* folder, or NULL */
   bool no_cache;
 } build_options;
 
 /* "native", "x86-64-v4", "x86-64-v3": best first. */
-extern const char *const build_arch_names[BUILD_MAX_ARCHS];
+extern const char *const build_arch_names[BUILD_CPU_ARCHS];
 /* Whether this machine's CPU runs images of an arch. */
 bool build_arch_runs(const char *arch);
+/* Is it an image of target cuda: sm_NN (a cubin) or compute_NN (PTX), from 80 on? */
+bool build_cuda_arch(const char *word, unsigned *out_number, bool *out_ptx);
 
 typedef struct build_result {
   size_t images, cached; /* how many there are, how many of them came from the cache */
   uint64_t bytes;        /* of the package */
   size_t tensors;
   char model_hash[33];
+  char archs[256]; /* of the images that decode: "sm_90,compute_90" */
 } build_result;
 
 /* Of --clamp-rows: which rows were used, by the weights where they say so; else what *pass says already (the ids of the
@@ -47,6 +51,9 @@ taper_status build_source(const model_loaded *m, const plan *p, text *out, text 
 /* The assembler text of the first arch, from malloc. */
 taper_status build_asm(const text *source, const build_options *options, char **out, size_t *out_size,
                        taper_error *error);
+/* Of target cuda: the PTX text for the first arch (compute_90 by default), from malloc. */
+taper_status build_ptx(const text *source, const build_options *options, diag_sink *sink, char **out, size_t *out_size,
+                       taper_error *error);
 /* Passes, plan, source, images, and the package at `path`. The model's weights must be bound. */
 taper_status build_package(model_loaded *m, const build_options *options, const char *path, diag_sink *sink,
                            build_result *out, taper_error *error);
@@ -56,7 +63,7 @@ typedef struct build_image {
   const char *arch;
   void *data; /* from malloc, as the features are */
   size_t size;
-  char *features; /* comma-separated words of runtime/abi/cpu_features.def */
+  char *features; /* comma-separated words of runtime/abi/cpu_features.def; of target cuda who made it: "NVRTC 13.0" */
   bool cached;
 } build_image;
 /* `compiler`: build_compiler_version's. */

@@ -19,6 +19,16 @@ taper_status build_decode_part(package_parts *k, model_loaded *m, const build_op
 bool build_is_cuda(const plan *p);
 void build_decode_free(decode_part *part);
 
+/* Of target cuda: finds NVRTC (TAPER_DEVICE: there is none) and settles which images are made: those of o->archs with the
+   PTX that goes with them, or of none the usual ones that it knows. */
+taper_status build_cuda_begin(build_options *o, diag_sink *sink, arena *a, const char **out_compiler,
+                              taper_error *error);
+/* build_images of target cuda, for archs that build_cuda_begin settled. TAPER_INTERNAL: NVRTC refuses the source. */
+taper_status build_cuda_images(const text *source, const build_options *o, const char *compiler, diag_sink *sink,
+                               build_image out[BUILD_MAX_ARCHS], size_t *out_count, taper_error *error);
+/* Warns once. */
+void build_not_cached(diag_sink *sink, const char *folder, const char *reason);
+
 /* May images be cached? *out_folder is for cache_get and cache_put (compiler/driver/cache.h); NULL where there is no
    folder to be had, which is warned of once: images stay in memory then. */
 bool build_cache(const build_options *o, diag_sink *sink, arena *a, const char **out_folder);

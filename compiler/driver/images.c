@@ -14,7 +14,7 @@
 
 extern char **environ;
 
-const char *const build_arch_names[BUILD_MAX_ARCHS] = {"native", "x86-64-v4", "x86-64-v3"};
+const char *const build_arch_names[BUILD_CPU_ARCHS] = {"native", "x86-64-v4", "x86-64-v3"};
 
 bool build_arch_runs(const char *arch) {
   if (strcmp(arch, "native") == 0) return true;
@@ -99,6 +99,10 @@ static void warn_once(diag_sink *sink, const char *folder, const char *what, con
               "%s: %s; set TAPER_CACHE_DIR, or give --no-cache", what, reason);
 }
 
+void build_not_cached(diag_sink *sink, const char *folder, const char *reason) {
+  warn_once(sink, folder, "an image is not cached", reason);
+}
+
 bool build_cache(const build_options *o, diag_sink *sink, arena *a, const char **out_folder) {
   if (o->no_cache || o->save_temps) return false;
   const char *folder = cache_folder(a), *reason;
@@ -157,7 +161,7 @@ taper_status build_images(const text *source, const build_options *o, const char
   for (size_t i = 0; i < n; i++) {
     image_job *job = &jobs[i];
     if (job->started) pthread_join(job->thread, NULL);
-    if (*job->not_cached.message) warn_once(sink, folder, "an image is not cached", job->not_cached.message);
+    if (*job->not_cached.message) build_not_cached(sink, folder, job->not_cached.message);
     if (status != TAPER_OK || job->status == TAPER_OK) continue;
     status = job->status;
     *error = job->error;

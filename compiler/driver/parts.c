@@ -48,11 +48,18 @@ taper_status parts_write(package_parts *k, const model_loaded *m, const char *mo
   text_puts(&k->hashes, k->count ? "}" : "{}");
   if (k->hashes.failed) return TAPER_FAIL(error, TAPER_NOMEM, "no memory for the texts of the package; free some");
   const char *versions = arena_printf(&k->memory, "taperc %s; %s", TAPER_VERSION_TEXT, compiler);
-  const st_pair fixed[] = {
-      {"taper.package", "1"},      {"taper.features", ""},       {"taper.name", m->name},
-      {"taper.model", model_hash}, {"taper.target", "cpu"},      {"taper.machine", "x86_64-le"},
-      {"taper.gates", m->gates},   {"taper.params", m->params},  {"taper.tokenizer", tokenizer_name(m->tokens.kind)},
-      {"taper.options", options},  {"taper.versions", versions}, {"taper.hashes", k->hashes.data}};
+  const st_pair fixed[] = {{"taper.package", "1"},
+                           {"taper.features", ""},
+                           {"taper.name", m->name},
+                           {"taper.model", model_hash},
+                           {"taper.target", k->target ? k->target : "cpu"},
+                           {"taper.machine", "x86_64-le"},
+                           {"taper.gates", m->gates},
+                           {"taper.params", m->params},
+                           {"taper.tokenizer", tokenizer_name(m->tokens.kind)},
+                           {"taper.options", options},
+                           {"taper.versions", versions},
+                           {"taper.hashes", k->hashes.data}};
   for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) parts_set(k, fixed[i].key, fixed[i].value);
   hash128 seal = seal_of(k->metadata, k->metadata_count);
   parts_set(k, "taper.seal", seal.hex);

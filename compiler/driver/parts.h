@@ -14,6 +14,7 @@ typedef struct package_parts {
   size_t count, cap;
   st_pair metadata[PARTS_MAX_METADATA];
   size_t metadata_count;
+  const char *target; /* NULL: "cpu" */
   text hashes;
 } package_parts;
 

@@ -49,15 +49,23 @@ def command_lines(m):
         yield "--clamp-rows %r" % value, ["eval", m, "--data", "x", "--clamp-rows=" + value], 2, "option '--clamp-rows': .*; "
     yield "--clamp-rows without counts", ["run", m, "--prompt", "x", "--clamp-rows=2"], 1, "no tensor 'wte.seen'; let taperc scan MODEL --data TEXT"
     yield "--clamp-rows below a live norm", ["eval", m, "--data", m + "/model.tmodel", "--clamp-rows=2", "--gate", "internal=1"], 1, "'layers.0.attn_norm' .* is a live norm"
-    yield "--target cuda", ["compile", m, "--target", "cuda"], 2, NOT_BUILT
+    yield "--target cuda and --for train", ["compile", m, "--target", "cuda", "--for", "train"], 2, NOT_BUILT
+    yield "--target cuda and --cc", ["compile", m, "--target", "cuda", "--cc", "gcc"], 2, "'--cc' acts on nothing"
+    yield "--target cuda and --target-triple", ["compile", m, "--target", "cuda", "--target-triple", "x"], 2, "'--target-triple' acts on nothing"
+    yield "--target cuda and --emit=asm", ["compile", m, "--target", "cuda", "--emit=asm"], 2, "asm is of target cpu"
+    for arch in ("sm_75", "sm_9", "sm_", "sm_90a", "sm_1000", "sm_90,", "compute_70", "x86-64-v3", ""):
+        yield "--target cuda and --arch %r" % arch, ["compile", m, "--target", "cuda", "--arch=" + arch], 2, "is no arch of target cuda; give"
+    yield "many --arch", ["compile", m, "--target", "cuda", "--arch=" + ",".join("sm_%d" % n for n in range(80, 99))], 2, "more than 14 archs"
+    yield "--target cuda, --emit=plan and --arch", ["compile", m, "--target", "cuda", "--emit=plan", "--arch=sm_90"], 2, "'--arch' acts on nothing"
+    yield "--target cuda without NVRTC", ["compile", m, "--target", "cuda"], 3, "TAPER_LIBNVRTC: /nowhere/libnvrtc.so: .*; install it"
     yield "--target gpu", ["compile", m, "--target", "gpu"], 2, "'gpu' is not one of its words"
     for dtype in ("bf16", "f16", "w8a8", "w8a32", "w4a8"):
         yield "--dtype " + dtype, ["compile", m, "--dtype=" + dtype], 2, NOT_BUILT
     yield "--dtype f64", ["compile", m, "--dtype=f64"], 2, "'f64' is not one"
     yield "--for train and a switch of the passes", ["compile", m, "--for=train", "-O1"], 2, "acts on nothing with --for train"
-    yield "--emit=ptx", ["compile", m, "--emit=ptx"], 2, NOT_BUILT
+    yield "--emit=ptx", ["compile", m, "--emit=ptx"], 2, "ptx is of target cuda; give --target cuda"
     yield "--emit=irr", ["compile", m, "--emit=irr"], 2, "did you mean 'ir'"
-    yield "--arch sm_90", ["compile", m, "--arch=sm_90"], 2, NOT_BUILT
+    yield "--arch sm_90", ["compile", m, "--arch=sm_90"], 2, "give --target cuda"
     yield "--arch x86-64-v2", ["compile", m, "--arch=x86-64-v2"], 2, "is not one of its words"
     yield "--arch ''", ["compile", m, "--arch="], 2, "is not one of its words"
     yield "--emit and --arch", ["compile", m, "--emit=ir", "--arch=native"], 2, "'--arch' acts on nothing"
