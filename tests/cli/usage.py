@@ -57,7 +57,6 @@ def command_lines(m):
         yield "--target cuda and --arch %r" % arch, ["compile", m, "--target", "cuda", "--arch=" + arch], 2, "is no arch of target cuda; give"
     yield "many --arch", ["compile", m, "--target", "cuda", "--arch=" + ",".join("sm_%d" % n for n in range(80, 99))], 2, "more than 14 archs"
     yield "--target cuda, --emit=plan and --arch", ["compile", m, "--target", "cuda", "--emit=plan", "--arch=sm_90"], 2, "'--arch' acts on nothing"
-    yield "--target cuda without NVRTC", ["compile", m, "--target", "cuda"], 3, "TAPER_LIBNVRTC: /nowhere/libnvrtc.so: .*; install it"
     yield "--target gpu", ["compile", m, "--target", "gpu"], 2, "'gpu' is not one of its words"
     for dtype in ("bf16", "f16", "w8a8", "w8a32", "w4a8"):
         yield "--dtype " + dtype, ["compile", m, "--dtype=" + dtype], 2, NOT_BUILT
