@@ -107,5 +107,5 @@ taper_status cuda_launch_wide(cuda_launch *l, const launch_stage *s, taper_error
   if (s->wide.has_before) TAPER_TRY(cuda_launch_call(l, &s->wide.before, s->name, error));
   for (uint32_t i = 0; i < s->wide.products.count; i++)
     TAPER_TRY(product(l, &s->wide.products.at[i], rows, s->name, error));
-  return cuda_launch_call(l, &s->wide.after, s->name, error);
+  return s->wide.has_after ? cuda_launch_call(l, &s->wide.after, s->name, error) : TAPER_OK;
 }

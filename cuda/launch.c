@@ -277,9 +277,14 @@ static taper_status read_before(reader *r, json_event value, const field *f, voi
   w->has_before = value.kind != JS_NULL;
   return w->has_before ? read_object(r, value, f, &w->before) : TAPER_OK;
 }
+static taper_status read_after(reader *r, json_event value, const field *f, void *out) {
+  launch_wide *w = out;
+  w->has_after = value.kind != JS_NULL;
+  return w->has_after ? read_object(r, value, f, &w->after) : TAPER_OK;
+}
 static const field wide_fields[] = {{"before", read_before, 0, 0, 0, &call},
                                     {"products", read_list, AT(launch_wide, products), 0, 0, &product},
-                                    {"after", read_object, AT(launch_wide, after), 0, 0, &call}};
+                                    {"after", read_after, 0, 0, 0, &call}};
 SHAPE(wide, launch_wide);
 
 static const field stage_fields[] = {{"name", read_name, AT(launch_stage, name), 0, 0, 0},

@@ -52,7 +52,7 @@ typedef struct launch_product {
 } launch_product;
 
 typedef struct launch_wide {
-  bool is, has_before;
+  bool is, has_before, has_after;
   launch_call before, after;
   LAUNCH_LIST(launch_product) products;
 } launch_wide;

@@ -80,7 +80,7 @@ static taper_status check_stage(const launch_table *t, const launch_stage *s, ta
   if (s->wide.has_before) TAPER_TRY(check_call(t, s->name, &s->wide.before, error));
   for (uint32_t i = 0; i < s->wide.products.count; i++)
     TAPER_TRY(check_product(t, s->name, &s->wide.products.at[i], error));
-  return check_call(t, s->name, &s->wide.after, error);
+  return s->wide.has_after ? check_call(t, s->name, &s->wide.after, error) : TAPER_OK;
 }
 
 static taper_status check_weight(const launch_weight *w, uint32_t i, const package *p, taper_error *error) {

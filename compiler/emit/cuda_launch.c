@@ -6,7 +6,9 @@
 
 typedef struct table {
   const plan *p;
-  const emit_functions *f;
+  const cuda_functions *f;
+  uint32_t *before, *after; /* [function] its kernel */
+  uint32_t gemm, sample;    /* kernels */
   arena mem;
   text *out;
 } table;
@@ -40,21 +42,40 @@ static void put_head(const table *t) {
   put_number(t, "width", p->width);
   put_number(t, "max_batch", 8);
   text_printf(t->out, "\"dtype\": \"%s\",\n", ir_dtype_name(plan_dtype(p)));
-  put_number(t, "row_floats", p->memory.row_floats);
+  put_number(t, "row_floats", cuda_row_floats(p));
   put_number(t, "logits", p->buffers[p->logits].offset);
   put_number(t, "split_floats", floats);
   put_number(t, "key_heads", heads);
   text_puts(t->out, "\"pdl\": true,\n");
 }
 
-static void put_kernels(table *t) {
-  text_puts(t->out, "\"kernels\": [");
-  for (size_t i = 0; i < t->f->count; i++) {
-    const emit_function *f = &t->f->list[i];
-    put_item(t, i);
-    text_printf(t->out, "\"name\": \"%s\", \"threads\": %u, \"shared\": 0}", f->name,
-                cuda_launch_of(t->p, &t->p->stages[f->first], &t->mem).threads);
+static void put_kernel(const table *t, const char *name, uint32_t threads, uint32_t *count) {
+  put_item(t, (*count)++);
+  text_printf(t->out, "\"name\": \"%s\", \"threads\": %u, \"shared\": 0}", name, threads);
+}
+
+/* Kernels of functions that are written, numbered from *count on. */
+static uint32_t *put_functions(table *t, const emit_functions *f, uint32_t threads, uint32_t *count) {
+  uint32_t *number = ARENA_ARRAY(&t->mem, uint32_t, f->count + 1);
+  for (size_t i = 0; i < f->count; i++) {
+    number[i] = *count;
+    if (*f->list[i].body)
+      put_kernel(t, f->list[i].name,
+                 threads ? threads : cuda_launch_of(t->p, &t->p->stages[f->list[i].first], &t->mem).threads, count);
   }
+  return number;
+}
+
+static void put_kernels(table *t) {
+  uint32_t n = 0;
+  text_puts(t->out, "\"kernels\": [");
+  put_functions(t, &t->f->stages, 0, &n);
+  t->before = put_functions(t, &t->f->before, 32, &n);
+  t->after = put_functions(t, &t->f->after, 0, &n);
+  t->gemm = n;
+  put_kernel(t, "gemm", cuda_gemm_threads(t->p), &n);
+  t->sample = n;
+  put_kernel(t, "sample", CUDA_SAMPLE_THREADS, &n);
   text_puts(t->out, "],\n");
 }
 
@@ -82,6 +103,44 @@ static void put_args(const table *t, const emit_fields *f) {
   text_puts(t->out, "]");
 }
 
+static void put_call(const table *t, uint32_t kernel, const cuda_launch *l, const emit_fields *f) {
+  text_printf(t->out, "\"kernel\": %u, \"grid\": [%s, %s, %s], ", kernel, l->grid[0], l->grid[1], l->grid[2]);
+  put_args(t, f);
+}
+
+static void put_product(const table *t, const cuda_product *q, size_t i) {
+  const plan_root *r = q->root;
+  text_printf(t->out, "%s\n    {\"weight\": %u, \"row0\": 0, \"rows\": %u, ", i ? "," : "", r->weight,
+              t->p->stages[q->stage].segments[q->segment].columns);
+  put_number(t, "x", q->x);
+  put_number(t, "x_width", q->x_pitch);
+  put_number(t, "x_start", q->x_start);
+  text_printf(t->out, "\"x_half\": %s, ", t->p->weights[r->weight].dtype == IR_F32 ? "false" : "true");
+  put_number(t, "y", q->y);
+  text_printf(t->out, "\"y_width\": %u}", q->y_pitch);
+}
+
+static void put_wide(table *t, size_t stage) {
+  const plan_stage *s = &t->p->stages[stage];
+  cuda_wide w = cuda_wide_of(t->p, s, &t->mem);
+  text_puts(t->out, "\"wide\": ");
+  if (!w.count) {
+    text_puts(t->out, "null}");
+    return;
+  }
+  text_puts(t->out, w.has_before ? "{\"before\": {" : "{\"before\": null");
+  const emit_functions *f = &t->f->before;
+  cuda_launch rows = {{s->out_rows ? "\"out_rows\"" : "\"rows\"", "1", "1"}, 32},
+              blocks = cuda_launch_after(s, &t->mem);
+  if (w.has_before) put_call(t, t->before[f->function_of[stage]], &rows, f->fields[stage]), text_puts(t->out, "}");
+  text_puts(t->out, ",\n    \"products\": [");
+  for (size_t i = 0; i < w.count; i++) put_product(t, &w.products[i], i);
+  text_puts(t->out, w.has_after ? "],\n    \"after\": {" : "], \"after\": null");
+  f = &t->f->after;
+  if (w.has_after) put_call(t, t->after[f->function_of[stage]], &blocks, f->fields[stage]), text_puts(t->out, "}");
+  text_puts(t->out, "}}");
+}
+
 static void put_stages(table *t) {
   text_puts(t->out, "\"stages\": [");
   for (size_t i = 0; i < t->p->stage_count; i++) {
@@ -90,12 +149,28 @@ static void put_stages(table *t) {
     put_item(t, i);
     put_key(t, "name");
     put_string(t->out, s->name);
-    text_printf(t->out, ", \"kernel\": %u, \"grid\": [%s, %s, %s], ", t->f->function_of[i], l.grid[0], l.grid[1],
-                l.grid[2]);
-    put_args(t, t->f->fields[i]);
-    text_printf(t->out, ", \"probes\": %s, \"wide\": null}", s->probes ? "true" : "false");
+    text_puts(t->out, ", ");
+    put_call(t, t->f->stages.function_of[i], &l, t->f->stages.fields[i]);
+    text_printf(t->out, ", \"probes\": %s, ", s->probes ? "true" : "false");
+    put_wide(t, i);
   }
-  text_puts(t->out, "],\n\"gemm\": null,\n\"sample\": null,\n");
+  text_puts(t->out, "],\n");
+}
+
+/* Kernels that are no stage. */
+static void put_others(const table *t) {
+  text_printf(t->out, "\"gemm\": {\"kernel\": %u, \"tile_m\": %u, \"tile_n\": %u},\n", t->gemm, CUDA_GEMM_TILE,
+              CUDA_GEMM_TILE);
+  const plan_probe *q = cuda_scale_of(t->p);
+  text_printf(t->out, "\"sample\": {\"kernel\": %u, \"threads\": %u, \"scale\": %s", t->sample, CUDA_SAMPLE_THREADS,
+              q ? "{" : "null},\n");
+  if (!q) return;
+  put_number(t, "buffer", t->p->buffers[q->buffer].offset);
+  put_number(t, "width", t->p->buffers[q->buffer].width);
+  if (q->inv_scale == PLAN_NONE)
+    text_puts(t->out, "\"inv_scale\": null}},\n");
+  else
+    text_printf(t->out, "\"inv_scale\": %u}},\n", q->inv_scale);
 }
 
 static void put_weights(const table *t) {
@@ -166,11 +241,12 @@ static void put_probes(const table *t) {
   text_puts(t->out, "]}\n");
 }
 
-void cuda_put_launch(const plan *p, const emit_functions *f, text *out) {
+void cuda_put_launch(const plan *p, const cuda_functions *f, text *out) {
   table t = {.p = p, .f = f, .out = out};
   put_head(&t);
   put_kernels(&t);
   put_stages(&t);
+  put_others(&t);
   put_weights(&t);
   put_states(&t);
   put_rotary(&t);

@@ -64,7 +64,7 @@ static const char *scratch_at(const emit_list *l, size_t i) {
                         (unsigned long long)(kept_floats(l->stage) + s->scratch),
                         (unsigned long long)round_up(s->width));
   cuda_shared *shared = l->user;
-  uint32_t columns = plan_block_columns(l->segment);
+  uint32_t columns = shared->columns;
   if (!shared->place[i]) shared->place[i] = shared->used + 1, shared->used += columns;
   return arena_printf(l->mem, "(block + %llu * ROWS + i * %u)", (unsigned long long)(shared->place[i] - 1), columns);
 }
@@ -108,6 +108,21 @@ static bool fill_rows(cuda_filler *f) {
 }
 
 /* ---- linear ---- */
+void cuda_set_prologue(cuda_filler *f) {
+  text prologue = {0};
+  emit_list l = list_of(f, NULL, f->s->steps, f->s->step_count, NULL);
+  emit_steps(&l, &prologue);
+  cuda_set_lines(f, "P_PROLOGUE", &prologue);
+  cuda_set_number(f, "P_KEPT", prologue_floats(f->s));
+}
+
+/* Columns that a block has at once: with the products, or where they are made elsewhere. */
+static uint32_t block_of(const plan_segment *g, bool wide) {
+  const uint32_t many = 64;
+  if (!wide) return plan_block_columns(g);
+  return g->unit >= many ? g->unit : many / g->unit * g->unit;
+}
+
 static uint32_t warps_of(const plan_stage *s) {
   for (size_t i = 0; i < s->segment_count; i++)
     if (plan_block_columns(&s->segments[i]) >= 32) return 8;
@@ -120,8 +135,8 @@ static uint32_t columns_of(const plan_stage *s, const plan_segment *g) {
   return n >= 4 ? 4 : n >= 2 ? 2 : 1;
 }
 
-static uint32_t block_count(const plan_segment *g) {
-  return (g->columns + plan_block_columns(g) - 1) / plan_block_columns(g);
+static uint32_t block_count(const plan_segment *g, bool wide) {
+  return (g->columns + block_of(g, wide) - 1) / block_of(g, wide);
 }
 
 static const char *element_of(const plan_weight *w) { return w->dtype == IR_F32 ? "float" : "half"; }
@@ -160,6 +175,12 @@ static const char *comment_of_segment(cuda_filler *f, const plan_segment *g) {
   return comment;
 }
 
+/* The products of many rows lie in the arena already: row r0's, from the block's first column on. */
+static void put_product(cuda_filler *f, const plan_root *r, uint32_t i, text *out) {
+  const cuda_product *q = cuda_product_of(f->wide, r);
+  text_printf(out, "float *dots%u = buffer_row(c, %llu, %u, r0) + column;\n", i, (unsigned long long)q->y, q->y_pitch);
+}
+
 /* Do products need what the prologue keeps? Else it is computed behind them, when its operands are near. */
 static bool is_staged(const plan_stage *s) {
   for (size_t i = 0; i < s->segment_count; i++)
@@ -168,22 +189,38 @@ static bool is_staged(const plan_stage *s) {
   return false;
 }
 
+/* Does an epilogue read what the prologue keeps? */
+static bool is_read_behind(const plan_stage *s) {
+  for (size_t i = 0; i < s->segment_count; i++)
+    for (size_t j = 0; j < s->segments[i].step_count; j++)
+      for (size_t k = 0; k < s->segments[i].steps[j].operand_count; k++)
+        if (s->segments[i].steps[j].operands[k].place == PLAN_PROLOGUE) return true;
+  return false;
+}
+
+static bool has_prologue(const cuda_filler *f) { return f->s->step_count && (!f->wide || is_read_behind(f->s)); }
+/* Ahead of the products, or behind them. */
+static bool is_ahead(const cuda_filler *f) { return !f->wide && is_staged(f->s); }
+
 static const char *prologue_call(cuda_filler *f) {
-  return f->s->step_count ? arena_printf(f->mem, "%s_prologue<ROWS>(c, a, kept, r0, some);\n", f->name) : "";
+  return has_prologue(f) ? arena_printf(f->mem, "%s_prologue<ROWS>(c, a, kept, r0, some);\n", f->name) : "";
 }
 
 static bool fill_segment(cuda_filler *f, size_t number, uint64_t *shared_floats) {
   const plan_segment *g = &f->s->segments[number];
   text dots = {0}, epilogue = {0};
   cuda_shared shared = {.place = ARENA_ARRAY(f->mem, uint64_t, g->step_count + 1),
-                        .used = g->root_count * (uint64_t)plan_block_columns(g)};
+                        .columns = block_of(g, f->wide != NULL),
+                        .used = f->wide ? 0 : g->root_count * (uint64_t)plan_block_columns(g)};
   emit_list l = list_of(f, g, g->steps, g->step_count, &shared);
+  if (f->wide && g->root_count) l.dots_pitch = cuda_product_of(f->wide, &g->roots[0])->y_pitch;
   cuda_begin(f, arena_printf(f->mem, "%s_%zu", f->name, number));
   cuda_set_number(f, "P_COLUMNS", g->columns);
-  cuda_set_number(f, "P_BLOCK", plan_block_columns(g));
+  cuda_set_number(f, "P_BLOCK", shared.columns);
   cuda_set_number(f, "P_WARPS", warps_of(f->s));
-  for (uint32_t i = 0; i < g->root_count; i++) put_dot(f, g, i, &dots);
-  if (!is_staged(f->s)) text_puts(&dots, prologue_call(f));
+  for (uint32_t i = 0; i < g->root_count; i++)
+    f->wide ? put_product(f, &g->roots[i], i, &dots) : put_dot(f, g, i, &dots);
+  if (!is_ahead(f)) text_puts(&dots, prologue_call(f));
   emit_steps(&l, &epilogue);
   cuda_set_lines(f, "P_DOTS", &dots);
   cuda_set_lines(f, "P_EPILOGUE", &epilogue);
@@ -194,19 +231,20 @@ static bool fill_segment(cuda_filler *f, size_t number, uint64_t *shared_floats)
 
 static bool fill_prologue(cuda_filler *f) {
   text prologue = {0};
+  if (!has_prologue(f)) return true;
   emit_list l = list_of(f, NULL, f->s->steps, f->s->step_count, NULL);
   cuda_begin(f, arena_printf(f->mem, "%s_prologue", f->name));
   emit_steps(&l, &prologue);
   cuda_set_number(f, "P_WARPS", warps_of(f->s));
   cuda_set_lines(f, "P_PROLOGUE", &prologue);
-  return !f->s->step_count || cuda_fill(f, "templates/cuda/prologue.cu");
+  return cuda_fill(f, "templates/cuda/prologue.cu");
 }
 
 /* Each block to its segment: statements, one a segment. */
 static void put_choice(cuda_filler *f, const char *(*statement)(cuda_filler *f, size_t i, uint32_t first), text *out) {
   uint32_t first = 0;
   for (size_t i = 0; i < f->s->segment_count; i++) {
-    uint32_t n = block_count(&f->s->segments[i]);
+    uint32_t n = block_count(&f->s->segments[i], f->wide != NULL);
     bool last = i + 1 == f->s->segment_count;
     if (!last) text_printf(out, "%sif (blockIdx.x < %u)\n  ", i ? "else " : "", first + n);
     if (last && i) text_puts(out, "else\n  ");
@@ -236,9 +274,9 @@ static const char *prefetch_of(cuda_filler *f, size_t i, uint32_t first) {
   return arena_printf(f->mem, g->root_count > 1 ? "{ %s }\n" : "%s\n", all);
 }
 
-static bool fill_linear(cuda_filler *f) {
+bool cuda_linear(cuda_filler *f) {
   text calls = {0}, prefetch = {0};
-  uint64_t shared = 0, kept = prologue_floats(f->s);
+  uint64_t shared = 4, kept = has_prologue(f) ? prologue_floats(f->s) : 0;
   uint32_t rows = 8;
   if (!fill_prologue(f)) return false;
   for (size_t i = 0; i < f->s->segment_count; i++)
@@ -249,13 +287,13 @@ static bool fill_linear(cuda_filler *f) {
     return false;
   }
   cuda_begin(f, f->name);
-  put_choice(f, prefetch_of, &prefetch);
+  if (!f->wide) put_choice(f, prefetch_of, &prefetch);
   put_choice(f, call_of, &calls);
   cuda_set_number(f, "P_ROWS", rows);
   cuda_set_number(f, "P_WARPS", warps_of(f->s));
   cuda_set_number(f, "P_KEPT", rows * kept);
   cuda_set_number(f, "P_SHARED", rows * shared);
-  cuda_set(f, "P_STAGED", is_staged(f->s) ? "1" : "0");
+  cuda_set(f, "P_STAGED", is_ahead(f) ? "1" : "0");
   cuda_set(f, "P_PROLOGUE", prologue_call(f));
   cuda_set_lines(f, "P_PREFETCH", &prefetch);
   cuda_set_lines(f, "P_SEGMENTS", &calls);
@@ -267,16 +305,22 @@ bool cuda_stage(const plan *p, const plan_stage *s, const char *name, emit_field
                 const char **out_problem) {
   arena mem = {0};
   cuda_filler f = {.p = p, .s = s, .name = name, .fields = fields, .mem = &mem, .out = out, .problem = out_problem};
-  bool ok = s->kind == PLAN_ROWS ? fill_rows(&f) : s->kind == PLAN_LINEAR ? fill_linear(&f) : cuda_attention(&f);
+  bool ok = s->kind == PLAN_ROWS ? fill_rows(&f) : s->kind == PLAN_LINEAR ? cuda_linear(&f) : cuda_attention(&f);
   arena_free(&mem);
   return ok;
+}
+
+static cuda_launch launch_blocks(const plan_stage *s, bool wide, arena *mem) {
+  uint32_t blocks = 0;
+  for (size_t i = 0; i < s->segment_count; i++) blocks += block_count(&s->segments[i], wide);
+  const char *rows = s->out_rows ? "\"out_row_groups\"" : "\"row_groups\"";
+  return (cuda_launch){{arena_printf(mem, "%u", blocks), rows, "1"}, 32 * warps_of(s)};
 }
 
 cuda_launch cuda_launch_of(const plan *p, const plan_stage *s, arena *mem) {
   if (s->kind == PLAN_ATTENTION) return cuda_attention_launch(p, s, mem);
   if (s->kind == PLAN_ROWS) return (cuda_launch){{s->out_rows ? "\"out_rows\"" : "\"rows\"", "1", "1"}, 32};
-  uint32_t blocks = 0;
-  for (size_t i = 0; i < s->segment_count; i++) blocks += block_count(&s->segments[i]);
-  const char *rows = s->out_rows ? "\"out_row_groups\"" : "\"row_groups\"";
-  return (cuda_launch){{arena_printf(mem, "%u", blocks), rows, "1"}, 32 * warps_of(s)};
+  return launch_blocks(s, false, mem);
 }
+
+cuda_launch cuda_launch_after(const plan_stage *s, arena *mem) { return launch_blocks(s, true, mem); }

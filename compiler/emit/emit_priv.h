@@ -70,6 +70,7 @@ typedef struct emit_functions {
   const plan *p; /* p, stage and note are set by the caller, the rest zeroed */
   bool (*stage)(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
                 const char **out_problem);
+  const char *stem;    /* of the functions' names; NULL: by the kind of stage */
   const char *note[2]; /* around the function's name in the comment in front of it; NULL: no note */
   arena mem;           /* the caller frees it, after a failure too */
   emit_function *list;
@@ -123,7 +124,8 @@ struct emit_list {
   emit_fields *fields;
   arena *mem;
   const emit_dialect *dialect;
-  void *user; /* the dialect's */
+  uint32_t dots_pitch; /* from one row's products to the next's; 0: the columns of a block */
+  void *user;          /* the dialect's */
 };
 /* The statements that run the steps on row r (or on columns column .. column + n - 1 of it). */
 void emit_steps(const emit_list *l, text *out);

@@ -32,11 +32,12 @@ static bool add_stage(emit_functions *s, size_t i, diag_sink *sink) {
     text_free(&body);
     return false;
   }
+  const char *written = body.data ? body.data : "";
   size_t f = 0;
-  while (f < s->count && !(strcmp(s->list[f].body, body.data) == 0 && same_shape(&s->list[f].shape, fields))) f++;
+  while (f < s->count && !(strcmp(s->list[f].body, written) == 0 && same_shape(&s->list[f].shape, fields))) f++;
   if (f == s->count) {
-    s->list[s->count++] = (emit_function){.body = arena_strdup(&s->mem, body.data), .shape = *fields, .first = i};
-    s->list[f].name = arena_printf(&s->mem, "%s_%zu", kinds[s->p->stages[i].kind], f);
+    s->list[s->count++] = (emit_function){.body = arena_strdup(&s->mem, written), .shape = *fields, .first = i};
+    s->list[f].name = arena_printf(&s->mem, "%s_%zu", s->stem ? s->stem : kinds[s->p->stages[i].kind], f);
   }
   text_free(&body);
   s->function_of[i] = (uint32_t)f, s->row_of[i] = (uint32_t)s->list[f].count++;

@@ -388,7 +388,8 @@ void emit_steps(const emit_list *l, text *out) {
     i++;
   }
   for (uint32_t i = 0; l->segment && i < l->segment->root_count; i++)
-    text_printf(out, "float *d%u = dots%u + i * %u;\n", i, i, plan_block_columns(l->segment));
+    text_printf(out, "float *d%u = dots%u + i * %u;\n", i, i,
+                l->dots_pitch ? l->dots_pitch : plan_block_columns(l->segment));
   if (w.declared.data) text_puts(out, w.declared.data);
   if (body.data) text_puts(out, body.data);
   out->failed |= body.failed || w.declared.failed;

@@ -101,4 +101,9 @@ INLINE void append_keys(float *state, uint32_t context, uint32_t pos, const floa
   append_values(state, context, pos, x, column, n, dim);
 }
 
+/* x[0..n) in the type of a matrix, for the products of many rows. */
+template <class T> INLINE void put_operand(T *y, const float *x, uint32_t n) {
+  for (uint32_t i = LANE; i < n; i += VL) y[i] = rounded<T>(x[i]);
+}
+
 #endif
