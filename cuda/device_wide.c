@@ -1,6 +1,7 @@
 /* Linear stages of many rows: a kernel makes the operand, matrix products by libcublas or by the package's own kernel, a kernel with
    the epilogue. docs/cuda.md */
 #include "cuda/device_priv.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { WORKSPACE_BYTES = 32 << 20, SIM_WORKSPACE_BYTES = 1 << 20 };
@@ -28,14 +29,19 @@ static bool has_products(const cuda_device *d) {
 
 taper_status cuda_open_gemm(cuda_device *d, const taper_model_options *o, taper_error *error) {
   const bool wanted = o->gemm && strcmp(o->gemm, "cublas") == 0;
+  char line[sizeof(error->message) + 64];
   taper_error why = {0};
   if (d->base.facts.row_cap <= TAPER_CUDA_ROWS || !has_products(d)) return TAPER_OK;
   if (o->gemm && !wanted) return TAPER_OK;
   d->has_cublas = true; /* closing is legal after a failure */
   taper_status status = cublas_library_open(NULL, d->driver.simulated, &d->cublas, &why);
-  if (status == TAPER_OK) return d->use_cublas = true, start_cublas(d, error);
+  const bool found = status == TAPER_OK;
+  if (found) status = start_cublas(d, &why);
+  d->use_cublas = status == TAPER_OK;
+  if (d->use_cublas) return TAPER_OK;
   if (wanted || !d->table.gemm.is) return TAPER_FAIL(error, status, "option 'gemm': %s", why.message);
-  if (o->log) o->log(o->log_user, TAPER_LOG_INFO, "libcublas is not there: prefills use the generated kernel");
+  snprintf(line, sizeof(line), "prefills use the generated kernel: %s", why.message);
+  if (o->log) o->log(o->log_user, found ? TAPER_LOG_WARNING : TAPER_LOG_INFO, line);
   return TAPER_OK;
 }
 
