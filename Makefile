@@ -72,6 +72,9 @@ $(B)/templates/embedded.c: $(TEMPLATES) tests/lint/embed.sh
 $(B)/templates/embedded.o: $(B)/templates/embedded.c
 	$(Q)$(CC) $(ALL_CFLAGS) -c $< -o $@
 
+# registers of the simulated GPU are read under many types; its floats must round as the GPU's
+$(call objs,cuda/sim): ALL_CFLAGS += -fno-strict-aliasing -fno-math-errno -ffp-contract=off $(if $(filter release,$(VARIANT)),-O3)
+
 RUNTIME_LIBS := $(call lib,runtime) $(call lib,runtime/text) $(call lib,runtime/base)
 COMPILER_LIBS := $(call lib,compiler/driver) $(call lib,compiler/emit) $(call lib,compiler/schedule) $(call lib,compiler/passes) \
   $(call lib,compiler/analysis) $(call lib,compiler/front) $(call lib,compiler/formats) $(call lib,compiler/ir) $(call lib,compiler/diag) $(call lib,cuda)
@@ -94,6 +97,10 @@ UNIT := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/test_*.c)))
 $(B)/tests/unit/%: tests/unit/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -lcmocka -ljansson -lm -lpthread -ldl
+# the interpreter of PTX, without what else a unit test is linked with
+$(B)/tests/unit/test_sim_%: tests/unit/test_sim_%.c $(call lib,cuda/sim) $(call lib,runtime/base)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $^ $(ALL_LDFLAGS) -lcmocka -lm -lpthread -ldl
 # the kernels of training, for each vector width, as an image is compiled
 KERNEL_CFLAGS := -std=gnu11 -I. $(CFLAGS_$(VARIANT)) -O3 -fno-builtin -fno-math-errno -fno-trapping-math -ffp-contract=fast -w
 TRAIN_KERNELS := $(foreach v,v2 v3 v4,$(B)/tests/unit/train/kernels_$(v).o)

@@ -141,10 +141,10 @@ typedef struct sim_launch {
   size_t parameter_bytes;
   sim_memory *memory;
   uint64_t seed;      /* 0: blocks in order; else the order is drawn with it */
-  uint64_t budget;    /* warp instructions that a block may execute; 0: 2^28 */
+  uint64_t budget;    /* warp instructions that a block may execute; 0: 2^26 */
   uint32_t threads;   /* workers, where the kernel is not `ordered`; 0: one per CPU */
   bool cooperative;   /* all blocks run at once (turns), else one after the other */
-  uint32_t max_early; /* blocks that sim_run_early starts at most; 0: 256 */
+  uint32_t max_early; /* blocks that sim_run_early starts at most; 0: 8 */
   uint32_t sms;       /* %nsmid; 0: 132 */
 } sim_launch;
 

@@ -1,0 +1,161 @@
+/* global.c - accesses of a warp to global memory: bounds, alignment, bytes never written, sectors, races between blocks. */
+#include "cuda/sim/exec.h"
+
+/* A sector that an instruction of a warp touches. */
+typedef struct sector {
+  uint64_t address;
+  allocation *owner;
+  uint32_t mask; /* its bytes */
+  uint32_t lane; /* the first */
+  uint32_t lanes;
+} sector;
+
+static void out_of_bounds(warp *w, const inst *i, uint32_t lane, uint64_t address, uint32_t bytes) {
+  const allocation *a = memory_at(w->block->run->memory, address);
+  if (a)
+    sim_stop(w, i, lane, SIM_OUT_OF_BOUNDS, address, "%u bytes at 0x%llx, byte %lld of an allocation of %zu", bytes,
+             (unsigned long long)address, (long long)(address - a->base), a->size);
+  else
+    sim_stop(w, i, lane, SIM_OUT_OF_BOUNDS, address, "%u bytes at 0x%llx", bytes, (unsigned long long)address);
+}
+
+/* Joins the bytes to the sector that has that address; lanes mostly come in order. */
+static uint32_t add_sector(sector *list, uint32_t count, uint64_t address, uint32_t mask, allocation *owner,
+                           uint32_t lane) {
+  for (uint32_t k = count; k-- > 0;)
+    if (list[k].address == address) {
+      list[k].mask |= mask;
+      list[k].lanes++;
+      return count;
+    }
+  list[count] = (sector){.address = address, .owner = owner, .mask = mask, .lane = lane, .lanes = 1};
+  return count + 1;
+}
+
+static void race(warp *w, const inst *i, const sector *s, uint32_t byte, const char *what, uint32_t other) {
+  const uint32_t *grid = w->block->run->launch.grid;
+  const uint32_t n = (other & CELL_BLOCK) - 1;
+  char who[60] = "several blocks";
+  if ((other & CELL_BLOCK) != CELL_MANY)
+    snprintf(who, sizeof(who), "block %u,%u,%u", n % grid[0], n / grid[0] % grid[1], n / grid[0] / grid[1]);
+  sim_stop(w, i, s->lane, SIM_GLOBAL_RACE, s->address + byte, "%s %s, with no atomic, fence and order between", who,
+           what);
+}
+
+/* Is what the cell says another block did in order before this access? */
+static bool ordered_before(const block *b, uint32_t who, uint32_t tick, bool strong) {
+  const uint32_t other = who & CELL_BLOCK;
+  if (!other || other == b->number + 1 || (strong && who & CELL_STRONG)) return true;
+  return b->order && order_before(b->run->ordered, b->order, b->number, other, tick);
+}
+
+static bool touch_cell(warp *w, const inst *i, const sector *s, uint32_t byte, uint32_t *cell, access_mode mode) {
+  const block *b = w->block;
+  const bool strong = i->strong != 0;
+  uint32_t tick = b->order ? order_tick(b->run->ordered) : 0;
+  if (strong && b->order && b->order->fence) tick = b->order->fence - 1; /* passed on with itself */
+  if (!ordered_before(b, cell[CELL_WRITER], cell[CELL_WRITE_TICK], strong)) {
+    race(w, i, s, byte, "wrote it", cell[CELL_WRITER]);
+    return false;
+  }
+  const uint32_t me = (b->number + 1) | (strong ? CELL_STRONG : 0);
+  if (mode != ACCESS_READ) {
+    if (!ordered_before(b, cell[CELL_READER], cell[CELL_READ_TICK], strong)) {
+      race(w, i, s, byte, "read it", cell[CELL_READER]);
+      return false;
+    }
+    cell[CELL_WRITER] = me;
+    cell[CELL_WRITE_TICK] = tick;
+    cell[CELL_READER] = 0;
+    return true;
+  }
+  const uint32_t was = cell[CELL_READER];
+  const bool anew = ordered_before(b, was, cell[CELL_READ_TICK], false);
+  cell[CELL_READER] = anew ? me : (was & me & CELL_STRONG) | CELL_MANY;
+  cell[CELL_READ_TICK] = tick;
+  return true;
+}
+
+static bool touch_cells_of(warp *w, const inst *i, const sector *s, page_touch *p, access_mode mode) {
+  touch_map *t = &w->block->worker->touched;
+  if (!touch_cells(t, p)) {
+    sim_stop(w, i, s->lane, SIM_NO_MEMORY, 0, "for who touched what");
+    return false;
+  }
+  const uint32_t step = 1u << t->granule, bits = (1u << step) - 1;
+  uint32_t *cell = p->cells + (size_t)((s->address % MEMORY_PAGE) >> t->granule) * CELL_WORDS;
+  for (uint32_t byte = 0; byte < MEMORY_SECTOR; byte += step, cell += CELL_WORDS)
+    if (s->mask >> byte & bits && !touch_cell(w, i, s, byte, cell, mode)) return false;
+  return true;
+}
+
+/* Marks bytes as written; other workers may write others of the sector. */
+static void mark_written(allocation *a, uint64_t address, uint32_t mask) {
+  uint32_t *word = &a->written[(address - a->base) / MEMORY_SECTOR];
+  if (mask & ~__atomic_load_n(word, __ATOMIC_RELAXED)) __atomic_fetch_or(word, mask, __ATOMIC_RELAXED);
+}
+
+static bool touch_sector(warp *w, const inst *i, const sector *s, uint32_t bytes, access_mode mode) {
+  page_touch *p = touch_page(&w->block->worker->touched, s->address);
+  const uint32_t at = (uint32_t)(s->address % MEMORY_PAGE) / MEMORY_SECTOR;
+  if (!p) {
+    sim_stop(w, i, s->lane, SIM_NO_MEMORY, 0, "for who touched what");
+    return false;
+  }
+  if (mode != ACCESS_WRITE) {
+    const uint32_t word =
+        __atomic_load_n(&s->owner->written[(s->address - s->owner->base) / MEMORY_SECTOR], __ATOMIC_RELAXED);
+    const uint32_t bad = s->mask & ~word;
+    if (bad) {
+      const uint64_t first = s->address + (uint32_t)__builtin_ctz(bad);
+      sim_stop(w, i, s->lane, SIM_UNWRITTEN_MEMORY, first, "byte %llu of an allocation of %zu",
+               (unsigned long long)(first - s->owner->base), s->owner->size);
+      return false;
+    }
+    p->load_bytes += (uint64_t)s->lanes * bytes;
+    p->load_sectors++;
+  }
+  if (mode == ACCESS_WRITE || mode == ACCESS_ATOMIC) {
+    p->store_bytes += (uint64_t)s->lanes * bytes;
+    p->store_sectors++;
+  }
+  if (s->mask & (mode == ACCESS_READ_ONLY ? p->written[at] : mode == ACCESS_READ ? 0 : p->only[at])) {
+    sim_stop(w, i, s->lane, SIM_READ_ONLY, s->address, "ld.global.nc and a write in one launch");
+    return false;
+  }
+  if (mode == ACCESS_READ_ONLY) {
+    p->only[at] |= s->mask;
+    return true;
+  }
+  if (mode != ACCESS_WRITE) p->read[at] |= s->mask;
+  if (mode != ACCESS_READ) {
+    p->written[at] |= s->mask;
+    mark_written(s->owner, s->address, s->mask);
+  }
+  return touch_cells_of(w, i, s, p, mode);
+}
+
+bool sim_global(warp *w, const inst *i, const uint64_t address[SIM_LANES], uint32_t bytes, access_mode mode,
+                uint8_t *at[SIM_LANES]) {
+  sector list[SIM_LANES];
+  uint32_t count = 0;
+  allocation *a = NULL;
+  for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
+    const uint32_t l = (uint32_t)__builtin_ctz(todo);
+    const uint64_t v = address[l];
+    if (v % bytes) {
+      sim_stop(w, i, l, SIM_MISALIGNED, v, "%u bytes at 0x%llx", bytes, (unsigned long long)v);
+      return false;
+    }
+    if (!a || v - a->base >= a->size) a = memory_at(w->block->run->memory, v);
+    if (!a || v - a->base > a->size || bytes > a->size - (v - a->base)) {
+      out_of_bounds(w, i, l, v, bytes);
+      return false;
+    }
+    at[l] = a->data + (v - a->base);
+    count = add_sector(list, count, v & ~(uint64_t)(MEMORY_SECTOR - 1), sector_mask(v, bytes), a, l);
+  }
+  for (uint32_t k = 0; k < count; k++)
+    if (!touch_sector(w, i, &list[k], bytes, mode)) return false;
+  return true;
+}

@@ -1,0 +1,185 @@
+/* inst.h - decoded PTX: what the parser makes and the interpreter runs. */
+#ifndef TAPER_SIM_INST_H
+#define TAPER_SIM_INST_H
+
+#include "cuda/sim/sim.h"
+
+#define SIM_LANES 32u
+#define SIM_ALL_LANES 0xffffffffu
+#define SIM_CALL_BYTES 1024u  /* arguments and results of a call, at most */
+#define SIM_SHARED_BASE 1024u /* the first byte of shared memory that belongs to a block, as on sm_90 */
+
+/* Generic addresses: windows beside global memory. */
+#define SIM_WINDOW_PARAMETER 0x7c0000000000u
+#define SIM_WINDOW_LOCAL 0x7d0000000000u
+#define SIM_WINDOW_SHARED 0x7e0000000000u
+#define SIM_WINDOW_SIZE 0x1000000u
+
+typedef struct warp warp;
+typedef struct inst inst;
+typedef void (*run_fn)(warp *w, const inst *i);
+
+/* What the loop of a warp does with an instruction. */
+typedef enum inst_kind {
+  INST_RUN,     /* calls run for the lanes of the group */
+  INST_COLLECT, /* waits for the lanes of the member mask (its last operand, or all), then calls run for them */
+  INST_BRANCH,
+  INST_BRANCH_INDEXED,
+  INST_CALL,
+  INST_RETURN,
+  INST_EXIT,
+  INST_BARRIER,
+  INST_GRID_WAIT,
+  INST_TRAP,
+  INST_NANOSLEEP
+} inst_kind;
+
+typedef enum space {
+  SPACE_GENERIC,
+  SPACE_GLOBAL,
+  SPACE_SHARED,
+  SPACE_LOCAL,
+  SPACE_PARAMETER,
+  SPACE_CALL,
+  SPACE_CONSTANT
+} space;
+
+/* imm of bar.red */
+enum { BARRIER_AND = 1, BARRIER_OR, BARRIER_COUNT };
+
+/* Registers are named by the offset of their 32 lanes in the warp's register file; INST_CONSTANT: in the module's constants. Predicates
+   are one word, a bit a lane; 8-bit values live in 16-bit registers. */
+#define INST_CONSTANT 0x80000000u
+#define INST_REGISTER_BYTES 64u /* offsets are multiples */
+#define INST_OPERANDS 20u
+#define INST_NONE 0xffffffffu
+
+struct inst {
+  run_fn run;
+  uint32_t r[INST_OPERANDS]; /* destinations, then sources */
+  int64_t imm;
+  uint32_t guard; /* predicate, or INST_NONE */
+  uint32_t target;
+  uint32_t line;  /* of the PTX */
+  uint32_t place; /* index of the .loc before it, 0 none */
+  uint8_t kind, destinations, operands;
+  uint8_t guard_not;
+  uint8_t needs_all; /* INST_COLLECT: of all lanes that are alive, not of a member mask */
+  uint8_t track;     /* registers of it may be unwritten: look */
+  uint8_t copies; /* 1: the destination is as written as the source; 2: as the source that the predicate r[3] chooses */
+  uint8_t width[INST_OPERANDS]; /* bytes of a lane in each operand's register, 0: a predicate */
+  uint8_t choice[12]; /* which alternative of each part of the pattern, from 1; 0: an optional part is absent */
+  uint8_t space, bytes, vector, is_signed, is_read_only, strong, fence; /* accesses */
+  uint8_t not_operand;                                                  /* bit k: predicate operand k is negated */
+};
+
+/* One form of an instruction. pattern: parts of the opcode between dots; "a|b": one of them; "?a|b": one of them or none. operands: codes
+   below; each lane function knows its own. */
+#define OPERAND_DEST 0x80u
+#define OPERAND_PREDICATE 0x40u
+#define OPERAND_IMMEDIATE 0x20u
+#define OPERAND_SIZE 0x1fu
+typedef struct decoder decoder;
+typedef struct op_row {
+  const char *pattern;
+  run_fn run;
+  uint8_t operands[6]; /* 0 ends */
+  uint8_t kind, copies;
+  taper_status (*decode)(decoder *d, inst *i); /* instead of `operands` */
+  run_fn with_fma;                             /* the same for a CPU with fused multiply-add; NULL: none */
+} op_row;
+typedef struct op_table {
+  const op_row *rows;
+  size_t count;
+} op_table;
+
+/* Special registers that a warp holds once its block begins. */
+#define SIM_SPECIAL(X)                                                                                                 \
+  X(TID_X, "%tid.x")                                                                                                   \
+  X(TID_Y, "%tid.y") X(TID_Z, "%tid.z") X(NTID_X, "%ntid.x") X(NTID_Y, "%ntid.y") X(NTID_Z, "%ntid.z")                 \
+      X(CTAID_X, "%ctaid.x") X(CTAID_Y, "%ctaid.y") X(CTAID_Z, "%ctaid.z") X(NCTAID_X, "%nctaid.x")                    \
+          X(NCTAID_Y, "%nctaid.y") X(NCTAID_Z, "%nctaid.z") X(LANEID, "%laneid") X(WARPID, "%warpid")                  \
+              X(NWARPID, "%nwarpid") X(SMID, "%smid") X(NSMID, "%nsmid") X(DYNAMIC_SHARED_SIZE, "%dynamic_smem_size")  \
+                  X(TOTAL_SHARED_SIZE, "%total_smem_size") X(LANEMASK_EQ, "%lanemask_eq")                              \
+                      X(LANEMASK_LE, "%lanemask_le") X(LANEMASK_LT, "%lanemask_lt") X(LANEMASK_GE, "%lanemask_ge")     \
+                          X(LANEMASK_GT, "%lanemask_gt") X(DYNAMIC_SHARED, "") X(FRAME, "")
+typedef enum special {
+#define X(name, text) SPECIAL_##name,
+  SIM_SPECIAL(X)
+#undef X
+      SPECIAL_COUNT
+} special;
+/* each has a register of 64 bits and one of 32 (its low half), at these offsets in every register file */
+#define SPECIAL_WIDE(s) ((uint32_t)(s)*384u)
+#define SPECIAL_NARROW(s) (SPECIAL_WIDE(s) + 256u)
+#define SPECIAL_BYTES ((uint32_t)SPECIAL_COUNT * 384u)
+
+typedef struct source_place { /* a .loc */
+  uint32_t file, line, column;
+} source_place;
+
+/* A copy of arguments or results between the areas of caller and callee. */
+typedef struct call_copy {
+  uint32_t to, from, bytes;
+} call_copy;
+typedef struct call_site {
+  uint32_t callee; /* index of a function */
+  call_copy *in, *back;
+  uint32_t in_count, back_count;
+} call_site;
+
+typedef struct function {
+  char *name;
+  uint32_t begin, end;                   /* instructions */
+  uint32_t first_register, end_register; /* bytes of the register file */
+  uint32_t first_call, end_call;         /* bytes of the area of arguments and results */
+  uint32_t first_local, end_local;
+  uint32_t parameters[SIM_MAX_PARAMETERS], sizes[SIM_MAX_PARAMETERS], parameter_count; /* in that area; results first */
+  uint32_t results;
+  bool recursive;
+} function;
+
+struct sim_kernel {
+  sim_module *module;
+  sim_kernel_facts facts;
+  uint32_t offsets[SIM_MAX_PARAMETERS], sizes[SIM_MAX_PARAMETERS];
+  function code;
+  uint32_t register_bytes, call_bytes, local_bytes;
+  uint32_t shared_granule, global_granule; /* log2 of the least bytes that it accesses at once */
+  bool recursive;
+};
+
+typedef struct global_variable {
+  char *name;
+  uint64_t address;
+  size_t size;
+} global_variable;
+
+struct sim_module {
+  char *name;
+  sim_memory *memory;
+  uint32_t target, version;
+  inst *code;
+  uint32_t count, capacity;
+  uint8_t *constants;
+  uint32_t constant_bytes, constant_capacity;
+  sim_kernel **kernels;
+  size_t kernel_count;
+  function *functions;
+  size_t function_count;
+  global_variable *globals;
+  size_t global_count;
+  call_site *calls;
+  size_t call_count;
+  uint32_t *tables; /* targets of brx.idx: count, then instructions */
+  size_t table_count;
+  source_place *places;
+  size_t place_count;
+  char **files;
+  size_t file_count;
+};
+
+/* flow.c: marks the instructions of a function that may read unwritten registers. */
+taper_status sim_flow(sim_module *m, const function *f, taper_error *error);
+
+#endif

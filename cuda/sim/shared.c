@@ -1,0 +1,146 @@
+/* shared.c - which thread of a block last wrote and read each granule of shared memory, and whether a barrier orders that before an access. */
+#include "cuda/sim/exec.h"
+
+static bool ordered_before(const warp *w, uint32_t lane, uint32_t other_thread, uint32_t time) {
+  const uint32_t other = other_thread / SIM_LANES;
+  if (other != w->index) return time < w->seen[other];
+  return other_thread % SIM_LANES == lane || time < w->synced || time < w->lane_seen[lane][other_thread % SIM_LANES];
+}
+
+static bool readers_before(const warp *w, uint32_t lane, const shared_cell *c) {
+  if (c->reader != SHARED_MANY) return ordered_before(w, lane, c->reader - 1u, c->read_time);
+  for (uint32_t todo = c->reader_warps; todo; todo &= todo - 1) {
+    const uint32_t v = (uint32_t)__builtin_ctz(todo);
+    if (c->read_time >= (v == w->index ? w->synced : w->seen[v])) return false;
+  }
+  return true;
+}
+
+static shared_cell *cells_of(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes,
+                             uint32_t *out_count) {
+  const block *b = w->block;
+  const uint32_t granule = b->run->kernel->shared_granule, offset = address - SIM_SHARED_BASE;
+  *out_count = 0;
+  if (address < SIM_SHARED_BASE || offset > b->shared_bytes || bytes > b->shared_bytes - offset) {
+    sim_stop(w, i, lane, SIM_OUT_OF_BOUNDS, address,
+             "shared memory has %u bytes, the access of %u bytes begins at byte %d", b->shared_bytes, bytes,
+             (int)offset);
+    return NULL;
+  }
+  if (address % bytes) {
+    sim_stop(w, i, lane, SIM_MISALIGNED, address, "%u bytes of shared memory at byte %u", bytes, offset);
+    return NULL;
+  }
+  *out_count = bytes >> granule ? bytes >> granule : 1;
+  return &b->cells[offset >> granule];
+}
+
+static void race(warp *w, const inst *i, uint32_t lane, uint32_t address, const char *what, uint32_t other) {
+  char who[40] = "several threads";
+  if (other != SHARED_MANY) snprintf(who, sizeof(who), "thread %u", other - 1u);
+  sim_stop(w, i, lane, SIM_SHARED_RACE, address, "byte %u: %s %s, and no barrier lies between",
+           address - SIM_SHARED_BASE, who, what);
+}
+
+bool sim_shared_read(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes) {
+  uint32_t count;
+  shared_cell *c = cells_of(w, i, lane, address, bytes, &count);
+  const uint16_t me = (uint16_t)(w->index * SIM_LANES + lane + 1);
+  const uint32_t now = w->block->time;
+  for (uint32_t k = 0; c && k < count; k++, c++) {
+    if (!(c->flags & SHARED_WRITTEN)) {
+      const bool pending = (c->flags & SHARED_PENDING) != 0;
+      sim_stop(w, i, lane, pending ? SIM_UNWAITED_COPY : SIM_UNWRITTEN_MEMORY, address, "byte %u of shared memory%s",
+               address - SIM_SHARED_BASE, pending ? ": cp.async.wait_group of the copying thread is missing" : "");
+      return false;
+    }
+    if (c->writer != me && !(i->strong && c->flags & SHARED_STRONG_WRITE) &&
+        !ordered_before(w, lane, c->writer - 1u, c->write_time)) {
+      race(w, i, lane, address, "wrote it", c->writer);
+      return false;
+    }
+    const bool anew = c->reader == 0 || c->reader == me || readers_before(w, lane, c);
+    c->reader = anew ? me : SHARED_MANY;
+    c->reader_warps = (anew ? 0 : c->reader_warps) | 1u << w->index;
+    c->read_time = now;
+    if (anew) c->flags |= SHARED_STRONG_READ;
+    if (!i->strong) c->flags &= ~SHARED_STRONG_READ;
+  }
+  return c != NULL;
+}
+
+/* May the thread write? Two lanes of one instruction may write the same value. */
+static bool may_write(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes, const shared_cell *c,
+                      const void *value) {
+  const uint16_t me = (uint16_t)(w->index * SIM_LANES + lane + 1);
+  if (c->flags & SHARED_PENDING) {
+    sim_stop(w, i, lane, SIM_UNWAITED_COPY, address,
+             "byte %u of shared memory is written while a copy to it is under way", address - SIM_SHARED_BASE);
+    return false;
+  }
+  const bool strong_write = i->strong && c->flags & SHARED_STRONG_WRITE,
+             strong_read = i->strong && c->flags & SHARED_STRONG_READ;
+  if (c->writer && c->writer != me && !strong_write && !ordered_before(w, lane, c->writer - 1u, c->write_time)) {
+    const bool together = (c->writer - 1u) / SIM_LANES == w->index && c->write_time == w->block->time;
+    if (!together || !value || memcmp(w->block->shared + (address - SIM_SHARED_BASE), value, bytes) != 0) {
+      race(w, i, lane, address, "wrote it", c->writer);
+      return false;
+    }
+  }
+  if (c->reader && c->reader != me && !strong_read && !readers_before(w, lane, c)) {
+    race(w, i, lane, address, "read it", c->reader);
+    return false;
+  }
+  return true;
+}
+
+bool sim_shared_write(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes, const void *value) {
+  uint32_t count;
+  shared_cell *c = cells_of(w, i, lane, address, bytes, &count);
+  for (uint32_t k = 0; c && k < count; k++, c++) {
+    if (!may_write(w, i, lane, address, bytes, c, value)) return false;
+    c->writer = (uint16_t)(w->index * SIM_LANES + lane + 1);
+    c->write_time = w->block->time;
+    c->reader = 0;
+    c->reader_warps = 0;
+    c->flags = SHARED_WRITTEN | (i->strong ? SHARED_STRONG_WRITE : 0);
+  }
+  return c != NULL;
+}
+
+bool sim_shared_pending(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes) {
+  uint32_t count;
+  shared_cell *c = cells_of(w, i, lane, address, bytes, &count);
+  for (uint32_t k = 0; c && k < count; k++, c++) {
+    if (!may_write(w, i, lane, address, bytes, c, NULL)) return false;
+    c->writer = (uint16_t)(w->index * SIM_LANES + lane + 1);
+    c->write_time = w->block->time;
+    c->flags = SHARED_PENDING;
+  }
+  return c != NULL;
+}
+
+/* A copy of the lane lands: it is the thread's write now. */
+void sim_shared_land(warp *w, uint32_t lane, uint32_t address, uint32_t bytes) {
+  const block *b = w->block;
+  const uint32_t granule = b->run->kernel->shared_granule, count = bytes >> granule ? bytes >> granule : 1;
+  shared_cell *c = &b->cells[(address - SIM_SHARED_BASE) >> granule];
+  for (uint32_t k = 0; k < count; k++, c++) {
+    c->writer = (uint16_t)(w->index * SIM_LANES + lane + 1);
+    c->write_time = b->time;
+    c->reader = 0;
+    c->reader_warps = 0;
+    c->flags = SHARED_WRITTEN;
+  }
+}
+
+/* bar.warp.sync of these lanes. */
+void sim_warp_synced(warp *w, uint32_t lanes) {
+  const uint32_t now = ++w->block->time;
+  if (lanes == w->alive) {
+    w->synced = now;
+    return;
+  }
+  for (uint32_t a = lanes; a; a &= a - 1)
+    for (uint32_t b = lanes; b; b &= b - 1) w->lane_seen[__builtin_ctz(a)][__builtin_ctz(b)] = now;
+}

@@ -1,0 +1,257 @@
+/* warp.c - the loop of a warp. Its lanes stand in groups, each at one instruction; the group that is deepest in calls and then at the
+   lowest instruction runs, so that lanes which parted meet again where their ways join. */
+#include "cuda/sim/exec.h"
+
+/* Groups that run come first, in the order above; those that wait follow. */
+static bool runs_before(const group *a, const group *b) {
+  if ((a->state == GROUP_RUNS) != (b->state == GROUP_RUNS)) return a->state == GROUP_RUNS;
+  if (a->depth != b->depth) return a->depth > b->depth;
+  return a->pc < b->pc;
+}
+
+static bool may_join(const group *a, const group *b) {
+  return a->pc == b->pc && a->depth == b->depth && a->state == b->state && a->barrier == b->barrier;
+}
+
+void sim_group_add(warp *w, group g) {
+  uint32_t at = 0;
+  if (!g.lanes) return;
+  for (uint32_t k = 0; k < w->group_count; k++)
+    if (may_join(&w->groups[k], &g)) {
+      w->groups[k].lanes |= g.lanes;
+      return;
+    }
+  while (at < w->group_count && !runs_before(&g, &w->groups[at])) at++;
+  memmove(&w->groups[at + 1], &w->groups[at], (w->group_count - at) * sizeof(group));
+  w->groups[at] = g;
+  w->group_count++;
+}
+
+static group take_first(warp *w) {
+  const group g = w->groups[0];
+  w->group_count--;
+  memmove(&w->groups[0], &w->groups[1], w->group_count * sizeof(group));
+  return g;
+}
+
+/* ---- registers that may be unwritten ---- */
+
+static uint32_t *mark_of(const warp *w, uint32_t r) { return &w->written[r / INST_REGISTER_BYTES]; }
+
+static uint32_t written_lanes(const warp *w, uint32_t r) {
+  return r & INST_CONSTANT || r < SPECIAL_BYTES ? SIM_ALL_LANES : *mark_of(w, r);
+}
+
+/* A mov or selp of an unwritten register is none yet; any other use is. */
+static bool sources_written(warp *w, const inst *i, uint32_t lanes) {
+  if (i->guard != INST_NONE && (lanes & ~written_lanes(w, i->guard))) {
+    sim_stop(w, i, (uint32_t)__builtin_ctz(lanes & ~written_lanes(w, i->guard)), SIM_UNWRITTEN_REGISTER, 0,
+             "the guard of the instruction");
+    return false;
+  }
+  for (uint32_t o = i->destinations; o < i->operands; o++) {
+    if (i->copies && !(i->copies == 2 && o == 3)) continue;
+    const uint32_t bad = w->mask & ~written_lanes(w, i->r[o]);
+    if (!bad) continue;
+    sim_stop(w, i, (uint32_t)__builtin_ctz(bad), SIM_UNWRITTEN_REGISTER, 0, "operand %u of the instruction", o + 1);
+    return false;
+  }
+  return true;
+}
+
+static void mark_destinations(warp *w, const inst *i, uint32_t lanes) {
+  uint32_t now = lanes;
+  if (i->copies == 1) now &= written_lanes(w, i->r[1]);
+  if (i->copies == 2) {
+    const uint32_t p = predicate_of(w, i->r[3]) ^ (i->not_operand & 8u ? SIM_ALL_LANES : 0);
+    now &= (p & written_lanes(w, i->r[1])) | (~p & written_lanes(w, i->r[2]));
+  }
+  for (uint32_t o = 0; o < i->destinations; o++) {
+    uint32_t *mark = mark_of(w, i->r[o]);
+    *mark = (*mark & ~lanes) | now;
+  }
+}
+
+static void run_lanes(warp *w, const inst *i, uint32_t lanes) {
+  w->mask = lanes;
+  if (!i->track) {
+    i->run(w, i);
+    return;
+  }
+  if (!sources_written(w, i, lanes)) return;
+  i->run(w, i);
+  mark_destinations(w, i, lanes);
+}
+
+/* ---- instructions that a set of lanes executes together ---- */
+
+/* The lanes that lane `l` waits for; an instruction without a member mask needs all 32. */
+static uint32_t members(const warp *w, const inst *i, uint32_t l) {
+  return i->needs_all ? SIM_ALL_LANES : (uint32_t)lane_value(w, i, i->operands - 1u, l);
+}
+
+static void collect(warp *w, const group *arrived, const inst *i, uint32_t lanes) {
+  uint32_t here = lanes, done = 0;
+  for (uint32_t k = 0; k < w->group_count; k++) {
+    const group *g = &w->groups[k];
+    if (g->state != GROUP_COLLECTS || g->pc != arrived->pc || g->depth != arrived->depth) continue;
+    here |= g->lanes;
+    memmove(&w->groups[k], &w->groups[k + 1], (w->group_count - k - 1) * sizeof(group));
+    w->group_count--;
+    break;
+  }
+  for (uint32_t todo = here; todo && !w->block->stop;) {
+    const uint32_t l = (uint32_t)__builtin_ctz(todo), mask = members(w, i, l);
+    uint32_t set = 0;
+    for (uint32_t r = todo; r; r &= r - 1) {
+      const uint32_t k = (uint32_t)__builtin_ctz(r);
+      if (members(w, i, k) == mask) set |= 1u << k;
+    }
+    todo &= ~set;
+    if (set & ~mask)
+      sim_stop(w, i, l, SIM_ABSENT_LANES, 0, "lanes %08x execute it with the member mask %08x", set, mask);
+    else if (mask & ~w->alive)
+      sim_stop(w, i, l, SIM_ABSENT_LANES, 0, "member mask %08x, but of these only lanes %08x have not ended", mask,
+               mask & w->alive);
+    else if (set == mask) {
+      run_lanes(w, i, set);
+      done |= set;
+    }
+  }
+  group g = *arrived;
+  g.pc++;
+  g.lanes = done;
+  sim_group_add(w, g);
+  g = *arrived;
+  g.state = GROUP_COLLECTS;
+  g.lanes = here & ~done;
+  sim_group_add(w, g);
+}
+
+/* ---- control ---- */
+
+static void branch_indexed(warp *w, const group *g, const inst *i, uint32_t lanes) {
+  const uint32_t *table = w->block->run->kernel->module->tables + i->target, *index = lanes_of(w, i->r[0]);
+  for (uint32_t l = 0; l < SIM_LANES; l++) {
+    if (!(lanes >> l & 1u)) continue;
+    if (index[l] >= table[0]) {
+      sim_stop(w, i, l, SIM_BAD_VALUE, index[l], "index %u of %u targets", index[l], table[0]);
+      return;
+    }
+    group to = *g;
+    to.lanes = 1u << l;
+    to.pc = table[1 + index[l]];
+    sim_group_add(w, to);
+  }
+}
+
+static void return_lanes(warp *w, const group *g, uint32_t lanes) {
+  for (uint32_t l = 0; l < SIM_LANES; l++) {
+    uint32_t pc;
+    if (!(lanes >> l & 1u)) continue;
+    if (g->depth == 0 || !sim_return(w, l, &pc)) {
+      w->alive &= ~(1u << l);
+      continue;
+    }
+    group to = *g;
+    to.depth--;
+    to.lanes = 1u << l;
+    to.pc = pc + 1;
+    sim_group_add(w, to);
+  }
+}
+
+/* The group is out of the list; what becomes of its lanes is put back. `lanes`: those whose guard is true. */
+static void control(warp *w, group g, const inst *i, uint32_t lanes) {
+  group rest = g;
+  rest.lanes &= ~lanes;
+  rest.pc++;
+  sim_group_add(w, rest);
+  if (!lanes) return;
+  g.lanes = lanes;
+  w->mask = lanes;
+  switch ((inst_kind)i->kind) {
+  case INST_BRANCH:
+    g.pc = i->target;
+    sim_group_add(w, g);
+    return;
+  case INST_BRANCH_INDEXED: branch_indexed(w, &g, i, lanes); return;
+  case INST_CALL: sim_call(w, &g, i, lanes); return;
+  case INST_RETURN: return_lanes(w, &g, lanes); return;
+  case INST_EXIT: w->alive &= ~lanes; return;
+  case INST_BARRIER: sim_barrier_arrive(w, &g, i, lanes); return;
+  case INST_COLLECT: collect(w, &g, i, lanes); return;
+  case INST_GRID_WAIT:
+    if (w->block->run->early)
+      g.state = GROUP_AT_GRID_WAIT;
+    else
+      g.pc++;
+    sim_group_add(w, g);
+    return;
+  case INST_TRAP: sim_stop(w, i, SIM_LANES, SIM_TRAP, 0, "the kernel executed trap"); return;
+  case INST_NANOSLEEP:
+    g.pc++;
+    sim_group_add(w, g);
+    return;
+  case INST_RUN: return;
+  }
+}
+
+static uint32_t guarded(const warp *w, const inst *i, uint32_t lanes) {
+  if (i->guard == INST_NONE) return lanes;
+  const uint32_t p = predicate_of(w, i->guard);
+  return lanes & (i->guard_not ? ~p : p);
+}
+
+/* Straight on until control changes, another group's instruction is reached, or `most` are done. */
+static uint32_t straight(warp *w, group *g, uint32_t most) {
+  const inst *code = w->block->run->kernel->module->code;
+  const bool alone = w->group_count == 1 || w->groups[1].state != GROUP_RUNS || w->groups[1].depth != g->depth;
+  const uint32_t limit = alone ? INST_NONE : w->groups[1].pc;
+  const uint32_t lanes = g->lanes;
+  uint32_t pc = g->pc, count = 0, threads = 0;
+  do {
+    const inst *i = &code[pc];
+    if (i->kind != INST_RUN) {
+      const bool whole = i->kind == INST_BRANCH && !i->track;
+      const uint32_t taken = whole ? guarded(w, i, lanes) : 0;
+      if (!whole || (taken && taken != lanes)) break;
+      if (taken && !alone) break;
+      pc = taken ? i->target : pc + 1;
+    } else {
+      const uint32_t now = guarded(w, i, lanes);
+      if (now) run_lanes(w, i, now);
+      pc++;
+    }
+    count++;
+    threads += (uint32_t)__builtin_popcount(lanes);
+  } while (count < most && pc != limit && !w->block->stop);
+  g->pc = pc;
+  w->block->worker->counters.thread_instructions += threads;
+  return count;
+}
+
+uint32_t sim_warp_run(warp *w, uint32_t most) {
+  const inst *code = w->block->run->kernel->module->code;
+  uint32_t count = 0;
+  while (count < most && w->group_count > 0 && w->groups[0].state == GROUP_RUNS && !w->block->stop) {
+    group *first = &w->groups[0];
+    const inst *i = &code[first->pc];
+    if (i->kind == INST_RUN || i->kind == INST_BRANCH) {
+      const uint32_t n = straight(w, first, most - count);
+      count += n;
+      if (n) {
+        sim_group_add(w, take_first(w));
+        continue;
+      }
+    }
+    if (i->track && !sources_written(w, i, guarded(w, i, first->lanes))) return count;
+    count++;
+    w->block->worker->counters.thread_instructions += (uint32_t)__builtin_popcount(first->lanes);
+    const uint32_t lanes = guarded(w, i, first->lanes);
+    const bool yields = i->kind == INST_NANOSLEEP;
+    control(w, take_first(w), i, lanes);
+    if (yields) return count;
+  }
+  return count;
+}
