@@ -98,7 +98,7 @@ $(B)/tests/unit/%: tests/unit/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -lcmocka -ljansson -lm -lpthread -ldl
 # the interpreter of PTX, without what else a unit test is linked with
-$(B)/tests/unit/test_sim_%: tests/unit/test_sim_%.c $(call lib,cuda/sim) $(call lib,runtime/base)
+$(B)/tests/unit/test_ptx_%: tests/unit/test_ptx_%.c $(call lib,cuda/sim) $(call lib,runtime/base)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $^ $(ALL_LDFLAGS) -lcmocka -lm -lpthread -ldl
 # the kernels of training, for each vector width, as an image is compiled
