@@ -1,5 +1,6 @@
 /* Opening what a command computes with. */
 #include "compiler/cli/cli.h"
+#include "cuda/probe.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,9 +36,28 @@ int cli_check_package_options(cli *c, const model_place *place) {
   return CLI_OK;
 }
 
+/* A private package is compiled for the device that runs it. */
+static int settle_target(cli *c, const model_place *place) {
+  if (place->kind == MODEL_PACKAGE || c->device_kind == CLI_CPU) return CLI_OK;
+  taper_error error = {0};
+  c->build.target = "cuda", c->build.arch_count = 1, c->build.archs[0] = "compute_90";
+  if (c->device_kind == CLI_SIM) return CLI_OK;
+  cuda_probe_facts facts = {0};
+  taper_status status = cuda_probe_driver(false, &facts, &error);
+  if (status != TAPER_OK) return cli_fail_status(c, status, &error, true);
+  if (c->device_number >= (uint32_t)facts.described)
+    return cli_fail(c, CLI_ENVIRONMENT, "there is no GPU %u: %s knows %d; give --device=cuda:N with N below that",
+                    c->device_number, facts.path, facts.devices);
+  const cuda_device_facts *gpu = &facts.device[c->device_number];
+  status = build_cuda_for((unsigned)(gpu->major * 10 + gpu->minor), &c->memory, &c->build.archs[0], &error);
+  return status == TAPER_OK ? CLI_OK : cli_fail_status(c, status, &error, true);
+}
+
 int cli_open_place(cli *c, const model_place *place, build_opened *out) {
   taper_error error = {0};
   taper_model_options runtime;
+  int bad = settle_target(c, place);
+  if (bad) return bad;
   cli_runtime_options(c, &runtime);
   taper_status status = build_open(place, &c->model, &c->build, &runtime, c->sink, out, &error);
   if (status != TAPER_OK) return cli_fail_status(c, status, &error, out->writing);

@@ -58,6 +58,10 @@ taper_status build_ptx(const text *source, const build_options *options, diag_si
 taper_status build_package(model_loaded *m, const build_options *options, const char *path, diag_sink *sink,
                            build_result *out, taper_error *error);
 
+/* The image that a GPU of this capability (90: 9.0) runs best of those that NVRTC makes: its own, or PTX. Owned by `a`.
+   TAPER_DEVICE: no NVRTC. */
+taper_status build_cuda_for(unsigned capability, arena *a, const char **out_arch, taper_error *error);
+
 /* One image, compiled or from the cache (a note with -v where the cache cannot be used). */
 typedef struct build_image {
   const char *arch;

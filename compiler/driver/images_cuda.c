@@ -66,6 +66,14 @@ static void add_ptx(build_options *o, arena *a) {
   if (highest >= 90) add_arch(o, "compute_90");
 }
 
+taper_status build_cuda_for(unsigned capability, arena *a, const char **out_arch, taper_error *error) {
+  nvrtc_facts facts;
+  TAPER_TRY(nvrtc_find(NULL, &facts, error));
+  *out_arch = arena_printf(a, "sm_%u", capability);
+  if (!is_known(facts.archs, *out_arch)) *out_arch = capability >= 90 ? "compute_90" : "compute_80";
+  return TAPER_OK;
+}
+
 taper_status build_cuda_begin(build_options *o, diag_sink *sink, arena *a, const char **out_compiler,
                               taper_error *error) {
   nvrtc_facts facts;
