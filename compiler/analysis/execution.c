@@ -16,7 +16,8 @@ uint32_t execution_width(const ir_module *m, ir_value v) {
 
 bool execution_is_row(const ir_module *m, ir_value v) {
   ir_type t = ir_type_of(m, v);
-  return t.dtype == IR_F32 && !t.state && t.rank >= 3 && t.dim[0] == IR_DIM_B && t.dim[1] == IR_DIM_T && t.dim[2] > 0 &&
+  bool number = t.dtype == IR_F32 || t.dtype == IR_BF16 || t.dtype == IR_F16;
+  return number && !t.state && t.rank >= 3 && t.dim[0] == IR_DIM_B && t.dim[1] == IR_DIM_T && t.dim[2] > 0 &&
          (t.rank < 4 || t.dim[3] > 0);
 }
 
@@ -60,7 +61,7 @@ execution_class execution_class_of(const ir_module *m, ir_value v) {
   if (op == IR_CACHE_APPEND) return EXEC_APPEND;
   if (op == IR_CACHE_ATTENTION) return EXEC_ATTENTION;
   if (!ir_op_has(op, OPF_ROWWISE) || ir_op_has(op, OPF_TRAIN) || !execution_is_row(m, v)) return EXEC_REFUSED;
-  if (ir_op_has(op, OPF_IDENTITY) || op == IR_SPLIT_HEADS || op == IR_MERGE_HEADS) return EXEC_ALIAS;
+  if (ir_op_has(op, OPF_IDENTITY) || op == IR_SPLIT_HEADS || op == IR_MERGE_HEADS || op == IR_CAST) return EXEC_ALIAS;
   return class_of_row_op(m, v, op, ir_type_of(m, v).rank == 4);
 }
 

@@ -105,6 +105,8 @@ const struct argp_option *cli_common_options(void); /* ended by {0} */
 int cli_common_option(cli *c, int key, const char *value, bool *out_known);
 /* What can be checked only when every option is known: the device, options without an effect. */
 int cli_common_finish(cli *c);
+/* --dtype=bf16 or f16 for a CPU. */
+int cli_no_halves(cli *c);
 /* Numbers of the command line: whole, in range, locale-free; else a usage error that names `option`. */
 int cli_parse_count(cli *c, const char *option, const char *value, uint64_t low, uint64_t high, uint64_t *out);
 int cli_parse_real(cli *c, const char *option, const char *value, double low, double high, double *out);

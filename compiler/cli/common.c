@@ -13,6 +13,7 @@ enum {
   KEY_NORMS,
   KEY_FOLD,
   KEY_UNTIE,
+  KEY_DTYPE,
   KEY_SPLIT,
   KEY_CLAMP,
   KEY_CC,
@@ -33,6 +34,9 @@ static const struct argp_option common_options[] = {
     {"norms", KEY_NORMS, "WORD", 0, "kernel: live norms stay kernels; deferred (default): into their neighbours",
      CLI_ACT_BUILD},
     {"fold", KEY_FOLD, "WORD", 0, "norms at gate 0: none, explicit (a scale of its own), full (default)",
+     CLI_ACT_BUILD},
+    {"dtype", KEY_DTYPE, "WORD", 0,
+     "f32 (default); for cuda also bf16, f16: matrices, and rows that meet them (w8a8, w8a32, w4a8: not built yet)",
      CLI_ACT_BUILD},
     {"untie", KEY_UNTIE, NULL, 0, "write a separate head with the final scale folded in", CLI_ACT_BUILD},
     {"split-scale", KEY_SPLIT, NULL, 0, "carry the square root of the final scale in the tied table", CLI_ACT_BUILD},
@@ -219,6 +223,11 @@ int cli_common_option(cli *c, int key, const char *value, bool *out_known) {
     bad = cli_parse_word(c, "--fold", value, "full|explicit|none", &word);
     if (!bad) c->build.pass.fold = word == 0 ? FOLD_FULL : word == 1 ? FOLD_EXPLICIT : FOLD_NONE;
     return bad;
+  case KEY_DTYPE:
+    mark(c, CLI_ACT_BUILD, "--dtype");
+    bad = cli_parse_word(c, "--dtype", value, "f32|bf16|f16;w8a8|w8a32|w4a8", &word);
+    if (!bad) c->build.pass.dtype = word == 0 ? IR_F32 : word == 1 ? IR_BF16 : IR_F16;
+    return bad;
   case KEY_UNTIE:
     mark(c, CLI_ACT_BUILD, "--untie");
     c->build.pass.untie = true;
@@ -291,6 +300,11 @@ static int check_switches(cli *c) {
   return CLI_OK;
 }
 
+int cli_no_halves(cli *c) {
+  return cli_not_built(c,
+                       arena_printf(&c->memory, "option '--dtype': %s on a CPU", ir_dtype_name(c->build.pass.dtype)));
+}
+
 int cli_common_finish(cli *c) {
   unsigned acts = c->command->acts;
   warn_idle(c, CLI_ACT_MODEL, CLI_ACT_MODEL);
@@ -305,6 +319,7 @@ int cli_common_finish(cli *c) {
   }
   if (c->device_kind == CLI_CPU && (c->gemm || c->no_graph))
     cli_warn(c, "option '%s' acts on nothing on the device cpu", c->gemm ? "--gemm" : "--no-graph");
+  if ((acts & CLI_ACT_DEVICE) && c->device_kind == CLI_CPU && c->build.pass.dtype != IR_F32) return cli_no_halves(c);
   int wrong = check_switches(c);
   if (wrong) return wrong;
   if (!c->threads_text || (acts & CLI_ACT_THREAD_LIST)) return CLI_OK;

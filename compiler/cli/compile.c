@@ -13,7 +13,7 @@ typedef struct compile_own {
   size_t arch_count;
 } compile_own;
 
-enum { KEY_TARGET = 3000, KEY_ARCH, KEY_DTYPE, KEY_FOR, KEY_EMIT, KEY_TRIPLE, KEY_TEMPS };
+enum { KEY_TARGET = 3000, KEY_ARCH, KEY_FOR, KEY_EMIT, KEY_TRIPLE, KEY_TEMPS };
 enum { TARGET_CPU, TARGET_CUDA };
 enum { USE_DECODE, USE_TRAIN, USE_BOTH };
 enum { EMIT_PACKAGE, EMIT_AST, EMIT_IR, EMIT_PLAN, EMIT_SOURCE, EMIT_ASM, EMIT_DOT, EMIT_PTX };
@@ -25,7 +25,6 @@ static const struct argp_option options[] = {
      "PTX; default "
      "sm_80,sm_89,sm_90,sm_100,sm_120 as far as NVRTC knows them. Cubins alone bring PTX along",
      0},
-    {"dtype", KEY_DTYPE, "WORD", 0, "f32 (bf16, f16, w8a8, w8a32, w4a8: not built yet)", 0},
     {"for", KEY_FOR, "WORD", 0, "decode (default), train, both: what the package is for", 0},
     {"emit", KEY_EMIT, "WORD", 0, "stop earlier and write a text: ast, ir, plan, source, asm, dot, ptx", 0},
     {"target-triple", KEY_TRIPLE, "T", 0, "triple for the C compiler (default: this machine's)", 0},
@@ -80,7 +79,6 @@ static int option(cli *c, int key, const char *value) {
   switch (key) {
   case KEY_TARGET: return cli_parse_word(c, "--target", value, "cpu|cuda", &o->target);
   case KEY_ARCH: o->arch_text = value; break;
-  case KEY_DTYPE: return cli_parse_word(c, "--dtype", value, "f32;bf16|f16|w8a8|w8a32|w4a8", &word);
   case KEY_FOR: return cli_parse_word(c, "--for", value, "decode|train|both", &o->use);
   case KEY_EMIT:
     bad = cli_parse_word(c, "--emit", value, "ast|ir|plan|source|asm|dot|ptx", &word);
@@ -111,6 +109,7 @@ static int check_target(cli *c, const compile_own *o) {
   const bool cuda = o->target == TARGET_CUDA;
   if (o->emit == EMIT_PTX && !cuda)
     return cli_fail(c, CLI_USAGE, "option '--emit': ptx is of target cuda; give --target cuda, or asm");
+  if (!cuda && c->build.pass.dtype != IR_F32 && o->emit != EMIT_IR && o->emit != EMIT_DOT) return cli_no_halves(c);
   if (!cuda) return CLI_OK;
   if (o->use != USE_DECODE) return cli_not_built(c, "option '--target': training for cuda");
   if (o->emit == EMIT_ASM) return cli_fail(c, CLI_USAGE, "option '--emit': asm is of target cpu; give ptx");

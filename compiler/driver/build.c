@@ -95,8 +95,9 @@ static taper_status make_data(const ir_module *m, const plan_tensor *t, size_t b
                               taper_error *error) {
   ir_tensor value = {0};
   TAPER_TRY(ir_eval_global(m, t->value, &value, error));
-  float *data = arena_alloc(a, bytes ? bytes : 1);
-  for (size_t i = 0; i < bytes / sizeof *data; i++) data[i] = (float)value.data[i];
+  const ir_dtype type = ir_type_of(m, t->value).dtype;
+  void *data = arena_alloc(a, bytes ? bytes : 1);
+  for (size_t i = 0; i < bytes / ir_dtype_size(type); i++) ir_store(type, data, i, value.data[i]);
   ir_tensor_free(&value);
   *out = data;
   return TAPER_OK;

@@ -81,6 +81,7 @@ void pipeline_print_options(const pass_options *o, text *out) {
   static const char *const folds[] = {[FOLD_FULL] = "full", [FOLD_EXPLICIT] = "explicit", [FOLD_NONE] = "none"};
   text_printf(out, "-O%d --norms=%s --fold=%s%s%s", o->level, o->norms == NORMS_KERNEL ? "kernel" : "deferred",
               folds[o->fold], o->untie ? " --untie" : "", o->split_scale ? " --split-scale" : "");
+  if (o->dtype != IR_F32) text_printf(out, " --dtype=%s", ir_dtype_name(o->dtype));
   if (o->clamp_rows <= 0) return;
   text_puts(out, " --clamp-rows=");
   words_put_number(out, o->clamp_rows);

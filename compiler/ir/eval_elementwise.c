@@ -28,6 +28,13 @@ taper_status eval_exp(eval_ctx *c) { return unary(c, exp); }
 taper_status eval_sqrt(eval_ctx *c) { return unary(c, sqrt); }
 taper_status eval_neg(eval_ctx *c) { return unary(c, negate); }
 
+taper_status eval_cast(eval_ctx *c) {
+  const ir_dtype to = ir_type_of(c->m, c->v).dtype;
+  int64_t n = eval_elements(c->out);
+  for (int64_t i = 0; i < n; i++) c->out->data[i] = ir_round_to(to, c->in[0]->data[i]);
+  return TAPER_OK;
+}
+
 taper_status eval_softcap(eval_ctx *c) {
   int64_t n = eval_elements(c->out);
   double cap = ir_attr_float(c->m, c->v, IR_ATTR_CAP, 1);

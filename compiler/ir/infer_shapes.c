@@ -67,6 +67,21 @@ bool infer_binary(infer_ctx *c) {
   return infer_expect(c, 1, IR_F32, a.rank, a.dim) && infer_finish(c, a);
 }
 
+static bool is_float(ir_dtype t) { return t == IR_F32 || t == IR_BF16 || t == IR_F16; }
+
+/* Rounded to nearest even, or widened. */
+bool infer_cast(infer_ctx *c) {
+  ir_type x = infer_type(c, 0);
+  const char *to = infer_string(c, IR_ATTR_TO, "");
+  if (!is_float(x.dtype) || !x.rank || x.state) return infer_fail_operand(c, 0, "a tensor f32, bf16 or f16");
+  for (unsigned t = 0; t < IR_DTYPE_COUNT; t++) {
+    if (!is_float((ir_dtype)t) || strcmp(to, ir_dtype_name((ir_dtype)t)) != 0) continue;
+    x.dtype = (ir_dtype)t;
+    return infer_finish(c, x);
+  }
+  return infer_fail(c, "attribute 'to': expected f32, bf16 or f16, found '%s'", to);
+}
+
 bool infer_positions(infer_ctx *c) {
   ir_type t = infer_type(c, 0);
   if (t.dtype != IR_I32 || t.rank != 2 || t.state) return infer_fail_operand(c, 0, "i32[B,T]");
@@ -77,24 +92,26 @@ bool infer_embed(infer_ctx *c) {
   ir_type ids = infer_type(c, 0);
   if (ids.dtype != IR_I32 || ids.rank != 2 || ids.state) return infer_fail_operand(c, 0, "i32[B,T]");
   ir_type table = infer_type(c, 1);
-  if (table.dtype != IR_F32 || table.rank != 2 || ir_elements(table) < 0)
+  if (!is_float(table.dtype) || table.rank != 2 || ir_elements(table) < 0)
     return infer_fail_operand(c, 1, "a matrix f32[rows,d]");
   return infer_finish(c, ir_type_make(IR_F32, 3, (int64_t[]){ids.dim[0], ids.dim[1], table.dim[1]}));
 }
 
+/* Operands of one type, summed in f32. */
 bool infer_linear(infer_ctx *c) {
-  if (!infer_operands(c)) return false;
   ir_type x = infer_type(c, 0), w = infer_type(c, 1);
   int64_t d = infer_last(x);
-  if (w.rank != 2 || w.dim[0] < 1 || w.dim[1] != d) {
+  if ((x.dtype == IR_F32 || !is_float(x.dtype)) && !infer_operands(c)) return false;
+  if (d < 1 || x.state) return infer_fail_operand(c, 0, "a tensor whose last dimension is a number");
+  if (w.dtype != x.dtype || w.rank != 2 || w.dim[0] < 1 || w.dim[1] != d) {
     text t = {0};
-    text_printf(&t, "a matrix f32[out,%lld]", (long long)d);
+    text_printf(&t, "a matrix %s[out,%lld]", ir_dtype_name(x.dtype), (long long)d);
     infer_fail_operand(c, 1, t.data ? t.data : "another matrix");
     text_free(&t);
     return false;
   }
   if (infer_has(c, 2) && !infer_expect(c, 2, IR_F32, 1, w.dim)) return false;
-  x.dim[x.rank - 1] = w.dim[0];
+  x.dim[x.rank - 1] = w.dim[0], x.dtype = IR_F32;
   return infer_finish(c, x);
 }
 

@@ -113,6 +113,10 @@ const char *ir_attr_name(ir_attr_key key);
 bool ir_attr_find(const char *name, ir_attr_key *out);
 size_t ir_dtype_size(ir_dtype t);
 const char *ir_dtype_name(ir_dtype t);
+/* The value that a type has for v: to nearest, ties to even, infinite beyond its range. */
+double ir_round_to(ir_dtype type, double v);
+/* Writes v, rounded so, as element i of data: f32, bf16 or f16. */
+void ir_store(ir_dtype type, void *data, size_t i, double v);
 
 /* ---- modules and regions ---- */
 ir_module *ir_module_new(const char *name);

@@ -77,6 +77,5 @@ void ir_bug(const char *format, ...) __attribute__((format(printf, 1, 2), noretu
  */
 uint32_t *ir_print_numbers(const ir_module *m, arena *scratch);
 /* Rounds to the storage type, and back. */
-double ir_round_to(ir_dtype type, double value);
 
 #endif

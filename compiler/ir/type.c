@@ -89,6 +89,25 @@ static double element(ir_dtype type, const unsigned char *data, size_t i) {
   return NAN;
 }
 
+static uint16_t half_bits(double v) {
+  const uint16_t sign = signbit(v) ? 0x8000 : 0;
+  int e = 0;
+  if (isnan(v)) return 0x7e00;
+  if (isinf(v)) return sign | 0x7c00;
+  frexp(v, &e);
+  if (v == 0 || e < -13) return (uint16_t)(sign | (unsigned)ldexp(fabs(v), 24));
+  return (uint16_t)(sign | ((unsigned)(e + 14) << 10) | ((unsigned)ldexp(fabs(v), 11 - e) & 1023));
+}
+
+void ir_store(ir_dtype type, void *data, size_t i, double v) {
+  const float f = (float)ir_round_to(type, v);
+  uint32_t bits;
+  memcpy(&bits, &f, sizeof bits);
+  if (type == IR_F32) ((uint32_t *)data)[i] = bits;
+  if (type == IR_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+  if (type == IR_F16) ((uint16_t *)data)[i] = half_bits((double)f);
+}
+
 bool ir_read_const(const ir_module *m, ir_value v, double *out) {
   const ir_node *node = ir_node_at(m, v);
   int64_t n = ir_elements(node->type);

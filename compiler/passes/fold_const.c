@@ -14,6 +14,7 @@ typedef struct folding {
   uint8_t *needed;   /* by id: a target, or an operand of one */
   ir_value *targets; /* expressions that entries read, then their consts */
   ir_value *results;
+  const char **names; /* of what was cast alone: the result is called like it; else NULL */
   size_t count;
 } folding;
 
@@ -36,12 +37,16 @@ static void find_targets(pass_context *c, folding *f) {
   f->needed = ARENA_ARRAY(&c->scratch, uint8_t, limit);
   f->targets = ARENA_ARRAY(&c->scratch, ir_value, limit);
   f->results = ARENA_ARRAY(&c->scratch, ir_value, limit);
+  f->names = ARENA_ARRAY(&c->scratch, const char *, limit);
   for (ir_value v = ir_first(m, IR_GLOBALS); v.id; v = ir_next(m, v)) {
     f->symbolic[v.id] = ir_is_symbolic(m, v);
     for (size_t i = 0; i < ir_operand_count(m, v); i++) f->symbolic[v.id] |= f->symbolic[ir_operand(m, v, i).id];
     bool foldable = is_expression(m, v) && !f->symbolic[v.id] && analysis_is_constant(&f->known, v) &&
-                    ir_type_of(m, v).dtype == IR_F32;
-    if (foldable && entry_user(c, v).id) f->targets[f->count++] = v;
+                    (ir_type_of(m, v).dtype == IR_F32 || ir_is(m, v, IR_CAST));
+    if (!foldable || !entry_user(c, v).id) continue;
+    if (ir_is(m, v, IR_CAST) && ir_use_count(m, ir_operand(m, v, 0)) == 1)
+      f->names[f->count] = ir_name_of(m, ir_operand(m, v, 0));
+    f->targets[f->count++] = v;
   }
   for (size_t i = 0; i < f->count; i++) f->needed[f->targets[i].id] = 1;
   for (ir_value v = ir_last(m, IR_GLOBALS); v.id; v = ir_prev(m, v))
@@ -80,19 +85,19 @@ static ir_value build_result(pass_context *c, ir_value v, const ir_tensor *t) {
   size_t n = (size_t)ir_elements(type);
   ir_builder b = {c->m, IR_GLOBALS, v, ir_loc_of(c->m, v), NULL};
   if (n <= IR_MAX_INLINE) return ir_build_const(&b, type, t->data, n);
-  float *data = ir_payload_new(c->m, n * sizeof *data);
+  void *data = ir_payload_new(c->m, n * ir_dtype_size(type.dtype));
   if (!data) return IR_NONE;
-  for (size_t i = 0; i < n; i++) data[i] = (float)t->data[i];
+  for (size_t i = 0; i < n; i++) ir_store(type.dtype, data, i, t->data[i]);
   ir_value result = ir_build_typed(&b, IR_CONST, type, NULL, 0);
   ir_bind(c->m, result, data);
   return result;
 }
 
-/* Rounds in place; how many finite values left the range of f32. */
-static long long round_all(ir_tensor *t, size_t n) {
+/* Rounds in place; how many finite values left the range of the type. */
+static long long round_all(ir_tensor *t, size_t n, ir_dtype type) {
   long long overflow = 0;
   for (size_t i = 0; i < n; i++) {
-    double rounded = (double)(float)t->data[i];
+    double rounded = ir_round_to(type, t->data[i]);
     overflow += isfinite(t->data[i]) && !isfinite(rounded);
     t->data[i] = rounded;
   }
@@ -108,7 +113,7 @@ static ir_value evaluate(pass_context *c, ir_value v) {
     return IR_NONE;
   }
   ir_value result = IR_NONE;
-  long long overflow = round_all(&t, (size_t)ir_elements(ir_type_of(c->m, v)));
+  long long overflow = round_all(&t, (size_t)ir_elements(ir_type_of(c->m, v)), ir_type_of(c->m, v).dtype);
   if (overflow && !c->options->allow_nonfinite)
     diag_report(c->sink, DC_PASS_OVERFLOW, ir_loc_of(c->m, v),
                 "folding '%s': %lld values leave the range of %s; --fold=explicit keeps the scale apart", label,
@@ -170,7 +175,7 @@ static void name_results(pass_context *c, const folding *f) {
     if (taken) *name_slot(&set, taken) = taken;
   }
   for (size_t i = 0; i < f->count; i++) {
-    const char *base = base_name(c, f->results[i]), *unique = base;
+    const char *base = f->names[i] ? f->names[i] : base_name(c, f->results[i]), *unique = base;
     for (unsigned k = 2; *name_slot(&set, unique); k++) unique = arena_printf(&c->scratch, "%s.%u", base, k);
     *name_slot(&set, unique) = unique;
     ir_set_name(c->m, f->results[i], unique);

@@ -39,6 +39,11 @@ typedef struct fuser {
   int32_t count;
 } fuser;
 
+/* A cast costs nothing where it is read: it waits for the products that read it, like a scale. */
+static execution_class class_of(const fuser *f, ir_value v) {
+  return ir_is(f->m, v, IR_CAST) ? EXEC_COLUMN : execution_class_of(f->m, v);
+}
+
 static int32_t add_stage(fuser *f, stage_kind kind, bool out) {
   f->kind[f->count] = kind, f->stage_out[f->count] = out;
   return f->count++;
@@ -72,14 +77,14 @@ static bool may_wait(fuser *f, ir_value v, int depth);
 
 static bool reader_takes(fuser *f, ir_value reader, ir_value v, int depth) {
   if (f->out[reader.id] != f->out[v.id]) return false;
-  if (execution_class_of(f->m, reader) == EXEC_LINEAR) return true;
+  if (class_of(f, reader) == EXEC_LINEAR) return true;
   if (ir_is(f->m, reader, IR_ROW_SCALE) && ir_same(ir_operand(f->m, reader, 1), v) && execution_width(f->m, v) == 1)
     return true;
   return may_wait(f, reader, depth + 1);
 }
 
 static bool may_wait(fuser *f, ir_value v, int depth) {
-  execution_class k = execution_class_of(f->m, v);
+  execution_class k = class_of(f, v);
   if (f->waits[v.id]) return f->waits[v.id] > 0;
   bool yes = depth < MAX_CHAIN && !f->alone[v.id] && (k == EXEC_ROW || k == EXEC_COLUMN) && !ir_is(f->m, v, IR_EMBED) &&
              ir_type_of(f->m, v).rank == 3 && ir_use_count(f->m, v) > 0;
@@ -176,7 +181,7 @@ static bool assign(fuser *f, ir_region entry) {
   memset(f->waits, 0, ir_value_limit(f->m) * sizeof *f->waits);
   f->count = 0;
   for (ir_value v = ir_first(f->m, entry); v.id; v = ir_next(f->m, v)) {
-    execution_class k = execution_class_of(f->m, v);
+    execution_class k = class_of(f, v);
     f->stage[v.id] = f->source[v.id] = NO_STAGE;
     if (k == EXEC_NONE) continue;
     if (f->probe_only[v.id]) {
@@ -192,7 +197,7 @@ static bool assign(fuser *f, ir_region entry) {
 
 static void assign_singly(fuser *f, ir_region entry) {
   for (ir_value v = ir_first(f->m, entry); v.id; v = ir_next(f->m, v)) {
-    execution_class k = execution_class_of(f->m, v);
+    execution_class k = class_of(f, v);
     f->stage[v.id] = k == EXEC_NONE ? NO_STAGE : is_view(k) ? last_source(f, v) : f->count++;
   }
 }

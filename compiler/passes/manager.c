@@ -30,6 +30,7 @@ static bool is_wanted(const pass_info *p, const pass_options *o) {
   if ((p->fn == pass_defer_norm || p->fn == pass_center_writers) && o->norms == NORMS_KERNEL) return false;
   if (p->fn == pass_split_scale) return o->split_scale && o->level >= 1;
   if (p->fn == pass_clamp_rows) return o->clamp_rows > 0;
+  if (p->fn == pass_cast_operands) return o->dtype != IR_F32;
   return p->level >= 0 && p->level <= o->level;
 }
 

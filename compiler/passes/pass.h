@@ -29,6 +29,7 @@ typedef struct pass_options {
   pass_for use;                    /* what the default pipeline is for; 0: PASS_INFER */
   const pass_train_options *train; /* NULL: every gate is scheduled, anchor 0.1, no scan */
   bool allow_nonfinite;            /* fold weights that hold NaN or Inf */
+  ir_dtype dtype;                  /* of matrices and of the rows that products with them read: f32, bf16, f16 */
 } pass_options;
 
 typedef struct pass_context {

@@ -37,8 +37,11 @@ static bool check_op(planner *k, ir_value v) {
     if (!x.id) continue;
     ir_type t = ir_type_of(m, x);
     bool global = ir_region_of(m, x).id == IR_GLOBALS.id, fine = t.state || t.dtype == IR_I32 || execution_is_row(m, x);
-    if (global && (t.dtype != IR_F32 || t.rank > 2))
-      return refuse(k, v, "a global operand must be an f32 vector or matrix");
+    bool half = t.dtype == IR_BF16 || t.dtype == IR_F16;
+    if (global && half && t.rank == 2 && !k->target->halves)
+      return refuse(k, v, "it has no products of 16-bit numbers");
+    if (global && (t.rank > 2 || (t.dtype != IR_F32 && !(half && t.rank == 2))))
+      return refuse(k, v, "a global operand must be an f32 vector or a matrix");
     if (ir_is(m, x, IR_ARG) && !t.state && t.dtype != IR_I32)
       return refuse(k, v, "the arguments of decode are tokens, pos, len and states");
     if (!global && !fine) return refuse(k, v, "an operand is neither a row f32[B,T,...] nor global");

@@ -44,7 +44,7 @@ static void print_step(const plan *p, const plan_step *s, size_t i, const char *
 
 static uint64_t bytes_of(const plan *p, uint32_t weight) {
   const plan_weight *w = &p->weights[weight];
-  return (uint64_t)w->rows * w->cols * 4;
+  return (uint64_t)w->rows * w->cols * ir_dtype_size(w->dtype);
 }
 
 static uint64_t print_segment(const plan *p, const plan_segment *s, size_t i, text *t) {
@@ -89,8 +89,9 @@ void plan_print(const plan *p, text *t) {
                 p->probes[i].buffer, p->probes[i].stage);
   for (size_t i = 0; i < p->weight_count; i++) {
     const plan_weight *w = &p->weights[i];
-    text_printf(t, "w%zu: '%s' rows %u..%u of %u, %s\n", i, p->tensors[w->tensor].name, w->row0, w->row0 + w->rows - 1,
-                w->cols, w->tiles ? "tiles" : "as stored");
+    text_printf(t, "w%zu: '%s' rows %u..%u of %u, %s%s%s\n", i, p->tensors[w->tensor].name, w->row0,
+                w->row0 + w->rows - 1, w->cols, w->tiles ? "tiles" : "as stored", w->dtype == IR_F32 ? "" : ", ",
+                w->dtype == IR_F32 ? "" : ir_dtype_name(w->dtype));
   }
   for (size_t i = 0; i < p->buffer_count; i++) {
     const plan_buffer *b = &p->buffers[i];
