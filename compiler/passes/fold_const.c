@@ -108,16 +108,18 @@ static ir_value evaluate(pass_context *c, ir_value v) {
   ir_tensor t = {0};
   taper_error error = {0};
   const char *label = pass_label(c, analysis_leaf(c->m, v));
-  if (ir_eval_global(c->m, v, &t, &error) != TAPER_OK) {
+  const ir_value exact = ir_is(c->m, v, IR_CAST) ? ir_operand(c->m, v, 0) : v; /* rounding is ours */
+  if (ir_eval_global(c->m, exact, &t, &error) != TAPER_OK) {
     diag_report(c->sink, DC_PASS_EVAL, ir_loc_of(c->m, v), "folding '%s': %s", label, error.message);
     return IR_NONE;
   }
   ir_value result = IR_NONE;
   long long overflow = round_all(&t, (size_t)ir_elements(ir_type_of(c->m, v)), ir_type_of(c->m, v).dtype);
   if (overflow && !c->options->allow_nonfinite)
-    diag_report(c->sink, DC_PASS_OVERFLOW, ir_loc_of(c->m, v),
-                "folding '%s': %lld values leave the range of %s; --fold=explicit keeps the scale apart", label,
-                overflow, ir_dtype_name(ir_type_of(c->m, v).dtype));
+    diag_report(c->sink, DC_PASS_OVERFLOW, ir_loc_of(c->m, v), "folding '%s': %lld values leave the range of %s; %s",
+                label, overflow, ir_dtype_name(ir_type_of(c->m, v).dtype),
+                ir_type_of(c->m, v).dtype == IR_F16 ? "--dtype=bf16 has that of f32"
+                                                    : "--fold=explicit keeps the scale apart");
   else if (!(result = build_result(c, v, &t)).id)
     diag_report(c->sink, DC_PASS_EVAL, ir_loc_of(c->m, v), "folding '%s': no memory for the result", label);
   ir_tensor_free(&t);

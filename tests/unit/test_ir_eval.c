@@ -201,12 +201,52 @@ static void test_rope_frequencies(void **state) {
   ir_module_free(m);
 }
 
+/* Every number of a 16-bit type is its own; halfway between neighbours the even one is; a hair beyond, the nearer one. */
+static void check_type(ir_dtype type, unsigned mantissa) {
+  double before = 0;
+  uint16_t bits = 0;
+  const unsigned infinite = ((1u << (15 - mantissa)) - 1) << mantissa;
+  for (unsigned i = 0; i <= infinite; i++) {
+    const int exponent = (int)(i >> mantissa), bias = (1 << (14 - mantissa)) - 1;
+    const double fraction = (double)(i & ((1u << mantissa) - 1)) / (1u << mantissa);
+    const double v = exponent ? ldexp(1 + fraction, exponent - bias) : ldexp(fraction, 1 - bias);
+    if (i < infinite) {
+      assert_true(ir_round_to(type, v) == v && ir_round_to(type, -v) == -v);
+      ir_store(type, &bits, 0, v);
+      assert_int_equal(bits, i);
+      ir_store(type, &bits, 0, -v);
+      assert_int_equal(bits, i | 0x8000);
+    }
+    const double middle = (before + v) / 2, even = i % 2 ? before : i == infinite ? INFINITY : v;
+    if (i) {
+      assert_true(ir_round_to(type, middle) == even);
+      assert_true(ir_round_to(type, nextafter(middle, 0)) == before);
+      assert_true(ir_round_to(type, nextafter(middle, INFINITY)) == (i == infinite ? INFINITY : v));
+    }
+    before = v;
+  }
+  ir_store(type, &bits, 0, INFINITY);
+  assert_int_equal(bits, infinite);
+  ir_store(type, &bits, 0, (double)NAN);
+  assert_true((bits & 0x7fff) > infinite);
+}
+
+static void test_rounding(void **state) {
+  (void)state;
+  check_type(IR_BF16, 7);
+  check_type(IR_F16, 10);
+  float f = 0;
+  ir_store(IR_F32, &f, 0, 0.1);
+  assert_true(f == 0.1f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_intermediates_are_freed),
                                      cmocka_unit_test(test_refusals),
                                      cmocka_unit_test(test_globals),
                                      cmocka_unit_test(test_only_what_is_needed),
                                      cmocka_unit_test(test_states),
-                                     cmocka_unit_test(test_rope_frequencies)};
+                                     cmocka_unit_test(test_rope_frequencies),
+                                     cmocka_unit_test(test_rounding)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
