@@ -128,6 +128,11 @@ static bool touch_sector(warp *w, const inst *i, const sector *s, uint32_t bytes
     return true;
   }
   if (mode != ACCESS_WRITE) p->read[at] |= s->mask;
+  const uint32_t me = w->block->number + 1;
+  const bool plain = mode == ACCESS_READ && !w->block->order && !i->strong, same = p->known_reader[at] == me;
+  if (plain && same && (s->mask & ~p->known[at]) == 0) return true;
+  p->known[at] = plain ? s->mask | (same ? p->known[at] : 0) : 0;
+  p->known_reader[at] = plain ? me : 0;
   if (mode != ACCESS_READ) {
     p->written[at] |= s->mask;
     mark_written(s->owner, s->address, s->mask);

@@ -39,6 +39,8 @@ static inline uint32_t sector_mask(uint64_t address, uint32_t bytes) {
 typedef struct page_touch {
   uint32_t read[MEMORY_PAGE_SECTORS], only[MEMORY_PAGE_SECTORS],
       written[MEMORY_PAGE_SECTORS]; /* a bit a byte; only: .nc */
+  uint32_t known_reader[MEMORY_PAGE_SECTORS],
+      known[MEMORY_PAGE_SECTORS]; /* a block + 1 whose plain reads of these bytes the cells know */
   uint32_t *cells; /* [page >> granule][4]: writer, its tick, reader, its tick; NULL: not touched but by .nc */
   uint64_t load_bytes, load_sectors, store_bytes, store_sectors;
 } page_touch;

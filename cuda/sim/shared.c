@@ -1,7 +1,7 @@
 /* shared.c - which thread of a block last wrote and read each granule of shared memory, and whether a barrier orders that before an access. */
 #include "cuda/sim/exec.h"
 
-static bool ordered_before(const warp *w, uint32_t lane, uint32_t other_thread, uint32_t time) {
+static inline bool ordered_before(const warp *w, uint32_t lane, uint32_t other_thread, uint32_t time) {
   const uint32_t other = other_thread / SIM_LANES;
   if (other != w->index) return time < w->seen[other];
   return other_thread % SIM_LANES == lane || time < w->synced || time < w->lane_seen[lane][other_thread % SIM_LANES];
@@ -16,8 +16,8 @@ static bool readers_before(const warp *w, uint32_t lane, const shared_cell *c) {
   return true;
 }
 
-static shared_cell *cells_of(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes,
-                             uint32_t *out_count) {
+static inline shared_cell *cells_of(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes,
+                                    uint32_t *out_count) {
   const block *b = w->block;
   const uint32_t granule = b->run->kernel->shared_granule, offset = address - SIM_SHARED_BASE;
   *out_count = 0;
@@ -27,7 +27,7 @@ static shared_cell *cells_of(warp *w, const inst *i, uint32_t lane, uint32_t add
              (int)offset);
     return NULL;
   }
-  if (address % bytes) {
+  if (address & (bytes - 1)) {
     sim_stop(w, i, lane, SIM_MISALIGNED, address, "%u bytes of shared memory at byte %u", bytes, offset);
     return NULL;
   }
@@ -42,31 +42,42 @@ static void race(warp *w, const inst *i, uint32_t lane, uint32_t address, const 
            address - SIM_SHARED_BASE, who, what);
 }
 
+static bool read_cell(warp *w, const inst *i, uint32_t lane, uint32_t address, shared_cell *c, uint16_t me) {
+  if (!(c->flags & SHARED_WRITTEN)) {
+    const bool pending = (c->flags & SHARED_PENDING) != 0;
+    sim_stop(w, i, lane, pending ? SIM_UNWAITED_COPY : SIM_UNWRITTEN_MEMORY, address, "byte %u of shared memory%s",
+             address - SIM_SHARED_BASE, pending ? ": cp.async.wait_group of the copying thread is missing" : "");
+    return false;
+  }
+  if (c->writer != me && !(i->strong && c->flags & SHARED_STRONG_WRITE) &&
+      !ordered_before(w, lane, c->writer - 1u, c->write_time)) {
+    race(w, i, lane, address, "wrote it", c->writer);
+    return false;
+  }
+  const uint32_t now = w->block->time, own = 1u << w->index;
+  if (c->read_time == now && c->reader == SHARED_MANY && c->reader_warps & own && !(c->flags & SHARED_STRONG_READ))
+    return true;
+  const bool anew = c->reader == 0 || c->reader == me || readers_before(w, lane, c);
+  c->reader = anew ? me : SHARED_MANY;
+  c->reader_warps = (anew ? 0 : c->reader_warps) | own;
+  c->read_time = now;
+  if (anew) c->flags |= SHARED_STRONG_READ;
+  if (!i->strong) c->flags &= ~SHARED_STRONG_READ;
+  return true;
+}
+
 bool sim_shared_read(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes) {
   uint32_t count;
   shared_cell *c = cells_of(w, i, lane, address, bytes, &count);
   const uint16_t me = (uint16_t)(w->index * SIM_LANES + lane + 1);
   const uint32_t now = w->block->time;
-  for (uint32_t k = 0; c && k < count; k++, c++) {
-    if (!(c->flags & SHARED_WRITTEN)) {
-      const bool pending = (c->flags & SHARED_PENDING) != 0;
-      sim_stop(w, i, lane, pending ? SIM_UNWAITED_COPY : SIM_UNWRITTEN_MEMORY, address, "byte %u of shared memory%s",
-               address - SIM_SHARED_BASE, pending ? ": cp.async.wait_group of the copying thread is missing" : "");
-      return false;
-    }
-    if (c->writer != me && !(i->strong && c->flags & SHARED_STRONG_WRITE) &&
-        !ordered_before(w, lane, c->writer - 1u, c->write_time)) {
-      race(w, i, lane, address, "wrote it", c->writer);
-      return false;
-    }
-    const bool anew = c->reader == 0 || c->reader == me || readers_before(w, lane, c);
-    c->reader = anew ? me : SHARED_MANY;
-    c->reader_warps = (anew ? 0 : c->reader_warps) | 1u << w->index;
-    c->read_time = now;
-    if (anew) c->flags |= SHARED_STRONG_READ;
-    if (!i->strong) c->flags &= ~SHARED_STRONG_READ;
+  if (!c) return false;
+  for (uint32_t k = 0; k < count; k++, c++) {
+    /* it looked already, and nobody has written since */
+    if (c->reader == me && c->read_time == now && c->flags == SHARED_WRITTEN) continue;
+    if (!read_cell(w, i, lane, address, c, me)) return false;
   }
-  return c != NULL;
+  return true;
 }
 
 /* May the thread write? Two lanes of one instruction may write the same value. */

@@ -209,7 +209,7 @@ static uint32_t straight(warp *w, group *g, uint32_t most) {
   const bool alone = w->group_count == 1 || w->groups[1].state != GROUP_RUNS || w->groups[1].depth != g->depth;
   const uint32_t limit = alone ? INST_NONE : w->groups[1].pc;
   const uint32_t lanes = g->lanes;
-  uint32_t pc = g->pc, count = 0, threads = 0;
+  uint32_t pc = g->pc, count = 0;
   do {
     const inst *i = &code[pc];
     if (i->kind != INST_RUN) {
@@ -224,10 +224,9 @@ static uint32_t straight(warp *w, group *g, uint32_t most) {
       pc++;
     }
     count++;
-    threads += (uint32_t)__builtin_popcount(lanes);
   } while (count < most && pc != limit && !w->block->stop);
   g->pc = pc;
-  w->block->worker->counters.thread_instructions += threads;
+  w->block->worker->counters.thread_instructions += (uint64_t)count * (uint32_t)__builtin_popcount(lanes);
   return count;
 }
 
