@@ -1,0 +1,47 @@
+/* What launches did, by kernel. */
+#include "cuda/sim/driver_priv.h"
+#include "runtime/base/text.h"
+#include <stdlib.h>
+#include <string.h>
+
+static taper_sim_counters *rows; /* [row_count], 0: the total */
+static unsigned row_count, row_cap;
+
+static taper_sim_counters *row_of(const char *kernel) {
+  for (unsigned i = 0; i < row_count; i++)
+    if (strcmp(rows[i].kernel, kernel) == 0) return &rows[i];
+  if (row_count == row_cap) {
+    unsigned cap = row_cap ? 2 * row_cap : 64;
+    taper_sim_counters *more = realloc(rows, cap * sizeof *rows);
+    if (!more) return NULL;
+    rows = more;
+    row_cap = cap;
+  }
+  taper_sim_counters *row = &rows[row_count++];
+  *row = (taper_sim_counters){0};
+  text_format(row->kernel, sizeof row->kernel, "%s", kernel);
+  return row;
+}
+
+void drv_count(const char *kernel, const sim_counters *counters) {
+  const char *names[] = {"", kernel};
+  for (int i = 0; i < 2; i++) {
+    taper_sim_counters *row = row_of(names[i]);
+    if (row) sim_counters_add(&row->count, counters);
+  }
+}
+
+unsigned taper_sim_counters_read(taper_sim_counters *out, unsigned most) {
+  if (drv_enter(__func__, DRV_CONTEXT) == CUDA_SUCCESS) (void)drv_wait_all(); /* a failure is said by the next call */
+  (void)row_of("");
+  unsigned count = row_count;
+  if (out && rows) memcpy(out, rows, (count < most ? count : most) * sizeof *rows);
+  drv_leave(CUDA_SUCCESS);
+  return count;
+}
+
+void taper_sim_counters_reset(void) {
+  if (drv_enter(__func__, DRV_CONTEXT) == CUDA_SUCCESS) (void)drv_wait_all();
+  row_count = 0;
+  drv_leave(CUDA_SUCCESS);
+}
