@@ -109,8 +109,7 @@ static cublas_status refuse(cublas_status status, const char *why) {
 
 static cublas_status enter(const char *call, const void *handle) {
   CUresult result = drv_enter(call, DRV_CONTEXT);
-  if (result != CUDA_SUCCESS)
-    return drv.broken ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_NOT_INITIALIZED;
+  if (result != CUDA_SUCCESS) return drv.broken ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_NOT_INITIALIZED;
   return handle && drv_object_check(handle, DRV_CUBLAS) != CUDA_SUCCESS ? CUBLAS_STATUS_NOT_INITIALIZED
                                                                         : CUBLAS_STATUS_SUCCESS;
 }
@@ -189,7 +188,8 @@ static const char *gemm_check(const drv_gemm *g, const gemm_types *t) {
 
 static cublas_status types_check(const gemm_types *t) {
   if (t->a != t->b || (t->a != CUDA_R_32F && t->a != CUDA_R_16F && t->a != CUDA_R_16BF) || t->c != CUDA_R_32F)
-    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "these types are not simulated: A and B of one of f32, f16, bf16, C f32");
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED,
+                  "these types are not simulated: A and B of one of f32, f16, bf16, C f32");
   if (t->compute != CUBLAS_COMPUTE_32F && t->compute != CUBLAS_COMPUTE_32F_PEDANTIC)
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "sums other than in fp32 are not simulated");
   if (t->algorithm != CUBLAS_GEMM_DEFAULT) return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "algorithm: the default alone");

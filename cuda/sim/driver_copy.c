@@ -15,7 +15,7 @@ enum { POISON = 0xff };
 
 typedef enum host_way { FROM_HOST, TO_HOST } host_way;
 
-static bool host_move(host_way way, void *device, void *host, size_t bytes) {
+__attribute__((nonnull)) static bool host_move(host_way way, void *device, void *host, size_t bytes) {
   unsigned char *at = device;
   while (bytes) {
     struct iovec local = {at, bytes}, remote = {host, bytes};
@@ -58,32 +58,44 @@ static CUresult host_changed(const drv_copy *c) {
                    c->bytes, c->to ? "of" : "to");
 }
 
-static CUresult run_from_host(drv_copy *c, sim_span to) {
-  if (!host_move(FROM_HOST, to.data, c->host, c->bytes)) return host_changed(c);
-  if (c->watched && strcmp(c->hash, hash_bytes(to.data, c->bytes).hex) != 0) return host_changed(c);
+/* The bytes in the host's memory of a range on the device; false, with the fault said, if it was freed since. */
+static bool device_bytes(CUdeviceptr address, size_t bytes, unsigned char **out) {
+  sim_span span = {0};
+  bool found = sim_memory_find(drv.memory, address, bytes, &span);
+  if (!found)
+    (void)drv_break(CUDA_ERROR_ILLEGAL_ADDRESS, "device memory was freed while work on it was queued or in a graph");
+  *out = span.data;
+  return found && span.data;
+}
+
+static CUresult run_from_host(drv_copy *c) {
+  unsigned char *to = NULL;
+  if (!device_bytes(c->to, c->bytes, &to)) return drv.broken;
+  if (!host_move(FROM_HOST, to, c->host, c->bytes)) return host_changed(c);
+  if (c->watched && strcmp(c->hash, hash_bytes(to, c->bytes).hex) != 0) return host_changed(c);
   sim_memory_mark(drv.memory, c->to, c->bytes, true);
   return CUDA_SUCCESS;
 }
 
-static CUresult run_to_host(drv_copy *c, sim_span from) {
+static CUresult run_to_host(drv_copy *c) {
+  unsigned char *from = NULL;
   uint64_t first = 0;
+  if (!device_bytes(c->from, c->bytes, &from)) return drv.broken;
   if (!sim_memory_written(drv.memory, c->from, c->bytes, &first))
-    return drv_break(CUDA_ERROR_LAUNCH_FAILED, "copies device memory that was never written, at 0x%llx (byte %llu of %zu)",
+    return drv_break(CUDA_ERROR_LAUNCH_FAILED,
+                     "copies device memory that was never written, at 0x%llx (byte %llu of %zu)",
                      (unsigned long long)first, (unsigned long long)(first - c->from), c->bytes);
   if (c->watched && (!host_readable(c->host, c->bytes) || strcmp(c->hash, hash_bytes(c->host, c->bytes).hex) != 0))
     return host_changed(c);
-  return host_move(TO_HOST, from.data, c->host, c->bytes) ? CUDA_SUCCESS : host_changed(c);
+  return host_move(TO_HOST, from, c->host, c->bytes) ? CUDA_SUCCESS : host_changed(c);
 }
 
 CUresult drv_run_copy(CUstream stream, drv_op *op) {
   (void)stream;
   drv_copy *c = &op->as.copy;
-  sim_span to = {0}, from = {0};
-  if ((c->to && !sim_memory_find(drv.memory, c->to, c->bytes, &to)) ||
-      (c->from && !sim_memory_find(drv.memory, c->from, c->bytes, &from)))
-    return drv_break(CUDA_ERROR_ILLEGAL_ADDRESS, "device memory was freed while a copy was queued or in a graph");
-  if (!c->from) return run_from_host(c, to);
-  if (!c->to) return run_to_host(c, from);
+  unsigned char *to = NULL, *from = NULL;
+  if (c->host) return c->to ? run_from_host(c) : run_to_host(c);
+  if (!device_bytes(c->to, c->bytes, &to) || !device_bytes(c->from, c->bytes, &from)) return drv.broken;
   sim_memory_copy(drv.memory, c->to, c->from, c->bytes);
   return CUDA_SUCCESS;
 }
@@ -144,14 +156,12 @@ CUresult drv_queued_set(drv_op *op) {
 CUresult drv_run_set(CUstream stream, drv_op *op) {
   (void)stream;
   const drv_set *s = &op->as.set;
-  size_t bytes = s->count * s->width;
-  sim_span span;
-  if (!sim_memory_find(drv.memory, s->memory, bytes, &span))
-    return drv_break(CUDA_ERROR_ILLEGAL_ADDRESS, "device memory was freed while a memset was queued or in a graph");
-  if (s->width == 1) memset(span.data, (int)s->value, bytes);
+  unsigned char *to = NULL;
+  if (!device_bytes(s->memory, s->count * s->width, &to)) return drv.broken;
+  if (s->width == 1) memset(to, (int)s->value, s->count);
   if (s->width == 4)
-    for (size_t i = 0; i < s->count; i++) memcpy(span.data + i * 4, &s->value, 4);
-  sim_memory_mark(drv.memory, s->memory, bytes, true);
+    for (size_t i = 0; i < s->count; i++) memcpy(to + i * 4, &s->value, 4);
+  sim_memory_mark(drv.memory, s->memory, s->count * s->width, true);
   return CUDA_SUCCESS;
 }
 

@@ -18,9 +18,11 @@
   OPTION(seed, "TAPER_SIM_SEED", 0, UINT64_MAX)                                                                        \
   OPTION(instruction_budget, "TAPER_SIM_BUDGET", 0, UINT64_MAX)
 
+static bool in_range(uint64_t value, uint64_t least, uint64_t most) { return value >= least && value <= most; }
+
 static const char *options_check(const taper_sim_options *o) {
 #define OPTION(member, variable, least, most)                                                                          \
-  if (o->member < (least) || o->member > (most)) return #member;
+  if (!in_range(o->member, (least), (most))) return #member;
   OPTIONS
 #undef OPTION
   return NULL;
@@ -51,11 +53,11 @@ void taper_sim_options_get(taper_sim_options *options) {
   pthread_mutex_unlock(&drv.lock);
 }
 
-static bool environment(const char *name, uint64_t most, uint64_t *out) {
+static bool environment(const char *name, uint64_t *out) {
   const char *value = getenv(name);
   uint64_t number = 0;
   if (!value || !*value) return true;
-  if (!number_parse_u64(value, strlen(value), &number) || number > most) return false;
+  if (!number_parse_u64(value, strlen(value), &number)) return false;
   *out = number;
   return true;
 }
@@ -65,7 +67,7 @@ static CUresult options_from_environment(void) {
 #define OPTION(member, variable, least, most)                                                                          \
   {                                                                                                                    \
     uint64_t value = o.member;                                                                                         \
-    if (!environment(variable, (most), &value) || (least) > value)                                                     \
+    if (!environment(variable, &value) || !in_range(value, (least), (most)))                                           \
       return drv_fail(CUDA_ERROR_INVALID_VALUE, "%s is out of range", variable);                                       \
     o.member = (__typeof__(o.member))value;                                                                            \
   }
@@ -93,25 +95,25 @@ enum {
   VARIES = -1,
 };
 static const attribute_row attributes[] = {
-    {1, 1024},        /* threads of a block */
-    {2, 1024},        /* x, y, z of a block */
+    {1, 1024}, /* threads of a block */
+    {2, 1024}, /* x, y, z of a block */
     {3, 1024},
     {4, 64},
-    {5, 2147483647},  /* x, y, z of a grid */
+    {5, 2147483647}, /* x, y, z of a grid */
     {6, 65535},
     {7, 65535},
-    {8, 49152},       /* shared memory of a block without opt-in */
-    {9, 65536},       /* constant memory */
-    {10, 32},         /* warp */
-    {12, 65536},      /* registers of a block */
-    {15, 0},          /* copies and kernels overlap: one thing at a time */
-    {31, 1},          /* concurrent kernels */
-    {39, 2048},       /* threads of a multiprocessor */
-    {40, 1},          /* asynchronous engines */
-    {41, 1},          /* unified addressing */
-    {82, 65536},      /* registers of a multiprocessor */
-    {95, 0},          /* cooperative launch */
-    {106, 32},        /* blocks of a multiprocessor */
+    {8, 49152},  /* shared memory of a block without opt-in */
+    {9, 65536},  /* constant memory */
+    {10, 32},    /* warp */
+    {12, 65536}, /* registers of a block */
+    {15, 0},     /* copies and kernels overlap: one thing at a time */
+    {31, 1},     /* concurrent kernels */
+    {39, 2048},  /* threads of a multiprocessor */
+    {40, 1},     /* asynchronous engines */
+    {41, 1},     /* unified addressing */
+    {82, 65536}, /* registers of a multiprocessor */
+    {95, 0},     /* cooperative launch */
+    {106, 32},   /* blocks of a multiprocessor */
     {CU_ATTRIBUTE_CLOCK_KHZ, 1000000},
     {CU_ATTRIBUTE_MEMORY_CLOCK_KHZ, 1000000},
     {CU_ATTRIBUTE_MEMORY_BUS_BITS, 64},
@@ -151,7 +153,8 @@ static int attribute_value(int attribute) {
 }
 
 static CUresult device_attribute(int *value, int attribute, CUdevice device) {
-  if (!value || device != 0) return drv_fail(value ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE, "device %d", device);
+  if (!value || device != 0)
+    return drv_fail(value ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE, "device %d", device);
   for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
     if (attributes[i].attribute == attribute) {
       *value = attributes[i].fixed == VARIES ? attribute_value(attribute) : attributes[i].fixed;

@@ -18,10 +18,12 @@ static CUresult fault_result(sim_fault_kind kind) {
   }
 }
 
-static CUresult broken_kernel(const sim_fault *fault) { return drv_break(fault_result(fault->kind), "%s", fault->text); }
+static CUresult broken_kernel(const sim_fault *fault) {
+  return drv_break(fault_result(fault->kind), "%s", fault->text);
+}
 
 /* Whether the kernel may begin while kernels ahead of it are at work. */
-static bool may_begin_early(const CUstream stream, const drv_op *op) {
+static bool may_begin_early(const struct CUstream_st *stream, const drv_op *op) {
   return op->kind == DRV_OP_KERNEL && op->as.kernel.programmatic && !op->boundary && stream->after_kernel;
 }
 

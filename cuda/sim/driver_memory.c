@@ -110,8 +110,7 @@ static CUresult host_alloc(void **out, size_t bytes, unsigned flags) {
 
 static CUresult host_free(void *memory) {
   drv_block *b = memory ? block_take(memory, 0) : NULL;
-  if (!b)
-    return drv_fail(CUDA_ERROR_INVALID_VALUE, "%p is no block of cuMemHostAlloc, or one that was freed", memory);
+  if (!b) return drv_fail(CUDA_ERROR_INVALID_VALUE, "%p is no block of cuMemHostAlloc, or one that was freed", memory);
   bool pending = drv_host_pending(memory, b->bytes, false);
   CUresult result = drv_wait_all();
   if (pending && result == CUDA_SUCCESS)

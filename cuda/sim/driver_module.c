@@ -27,9 +27,9 @@ static CUresult jit_options(unsigned count, const int *options, void **values, j
   return CUDA_SUCCESS;
 }
 
-static CUresult refuse(const jit_log *log, CUresult result, const char *text) {
-  if (log->buffer) text_format(log->buffer, log->bytes, "%s\n", text);
-  return drv_fail(result, "%s", text);
+static CUresult refuse(const jit_log *log, CUresult result, const char *why) {
+  if (log->buffer) text_format(log->buffer, log->bytes, "%s\n", why);
+  return drv_fail(result, "%s", why);
 }
 
 /* ---- loading ---- */
@@ -47,18 +47,19 @@ static unsigned newest_ptx(unsigned driver) {
 }
 
 static CUresult ptx_check(const sim_module *m, const jit_log *log) {
-  char text[256];
+  char why[256];
   unsigned version = sim_module_version(m), newest = newest_ptx(drv.options.driver_version);
   if (version > newest) {
-    text_format(text, sizeof text, "ptxas application ptx input, line 1; fatal: Unsupported .version %u.%u; current version is '%u.%u'",
+    text_format(why, sizeof why,
+                "ptxas application ptx input, line 1; fatal: Unsupported .version %u.%u; current version is '%u.%u'",
                 version / 10, version % 10, newest / 10, newest % 10);
-    return refuse(log, CUDA_ERROR_UNSUPPORTED_PTX_VERSION, text);
+    return refuse(log, CUDA_ERROR_UNSUPPORTED_PTX_VERSION, why);
   }
   if (sim_module_target(m) > drv.options.capability) {
-    text_format(text, sizeof text,
+    text_format(why, sizeof why,
                 "ptxas fatal: SM version specified by .target (sm_%u) is higher than that of the device (sm_%u)",
                 sim_module_target(m), drv.options.capability);
-    return refuse(log, CUDA_ERROR_INVALID_PTX, text);
+    return refuse(log, CUDA_ERROR_INVALID_PTX, why);
   }
   return CUDA_SUCCESS;
 }
@@ -108,7 +109,13 @@ static CUresult module_unload(CUmodule module) {
 
 /* ---- functions ---- */
 
-enum { STATIC_LIMIT = 48 * 1024, REGISTERS_PER_THREAD = 64, THREADS_PER_MULTIPROCESSOR = 2048, BLOCKS_PER_MULTIPROCESSOR = 32, REGISTER_FILE = 65536 };
+enum {
+  STATIC_LIMIT = 48 * 1024,
+  REGISTERS_PER_THREAD = 64,
+  THREADS_PER_MULTIPROCESSOR = 2048,
+  BLOCKS_PER_MULTIPROCESSOR = 32,
+  REGISTER_FILE = 65536
+};
 
 static CUresult module_function(CUfunction *out, CUmodule module, const char *name) {
   DRV_TRY(drv_object_check(module, DRV_MODULE));

@@ -135,9 +135,9 @@ struct CUstream_st {
   pthread_t capture_thread;
   drv_list captured;
   /* programmatic launches: */
-  bool after_graph;      /* the last work queued was of a graph */
-  bool after_kernel;     /* the last work executed was a kernel, and nobody has waited for it since */
-  sim_run *early;        /* of the kernel at the head of the queue: begun before the one ahead of it */
+  bool after_graph;       /* the last work queued was of a graph */
+  bool after_kernel;      /* the last work executed was a kernel, and nobody has waited for it since */
+  sim_run *early;         /* of the kernel at the head of the queue: begun before the one ahead of it */
   sim_footprint *at_work; /* what the kernels touched that may still be at work then */
 };
 

@@ -5,10 +5,7 @@
 #include <string.h>
 
 #define DEFAULT_OPTIONS                                                                                                \
-  {                                                                                                                    \
-    .capability = 90, .multiprocessors = 132, .driver_version = 13090, .devices = 1,                                   \
-    .memory_bytes = (uint64_t)8 << 30                                                                                  \
-  }
+  { .capability = 90, .multiprocessors = 132, .driver_version = 13090, .devices = 1, .memory_bytes = (uint64_t)8 << 30 }
 drv_state drv = {.lock = PTHREAD_MUTEX_INITIALIZER,
                  .options = DEFAULT_OPTIONS,
                  .legacy = {.object = {.kind = DRV_STREAM}, .blocking = true}};
@@ -143,7 +140,8 @@ static CUresult context_retain(CUcontext *out, CUdevice device) {
   DRV_TRY(device_check(device));
   if (!out) return drv_fail(CUDA_ERROR_INVALID_VALUE, "no place for the context");
   if (!drv.retained) {
-    if (!(drv.memory = sim_memory_new(drv.options.memory_bytes))) return drv_fail(CUDA_ERROR_OUT_OF_MEMORY, "the table of memory");
+    if (!(drv.memory = sim_memory_new(drv.options.memory_bytes)))
+      return drv_fail(CUDA_ERROR_OUT_OF_MEMORY, "the table of memory");
     drv.context.generation++;
     drv.broken = CUDA_SUCCESS;
     drv.fault[0] = '\0';
@@ -230,11 +228,11 @@ CUresult cuCtxSynchronize(void) { DRV_CALL(DRV_CONTEXT | DRV_UNSAFE, drv_wait_al
 
 /* ---- errors ---- */
 
-static CUresult error_text(CUresult error, bool name, const char **text) {
+static CUresult error_text(CUresult error, bool name, const char **out) {
   const drv_error_row *row = error_row(error);
-  if (!text) return CUDA_ERROR_INVALID_VALUE;
-  *text = row ? (name ? row->name : row->text) : NULL;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = row ? (name ? row->name : row->text) : NULL;
   return row ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-CUresult cuGetErrorName(CUresult error, const char **text) { return error_text(error, true, text); }
-CUresult cuGetErrorString(CUresult error, const char **text) { return error_text(error, false, text); }
+CUresult cuGetErrorName(CUresult error, const char **out) { return error_text(error, true, out); }
+CUresult cuGetErrorString(CUresult error, const char **out) { return error_text(error, false, out); }

@@ -145,8 +145,7 @@ CUresult drv_capture_unsafe(void) {
 static CUresult begin_capture(CUstream handle, int mode) {
   CUstream s = NULL;
   DRV_TRY(drv_stream_find(handle, &s));
-  if (s == &drv.legacy)
-    return drv_fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the default stream cannot be captured");
+  if (s == &drv.legacy) return drv_fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the default stream cannot be captured");
   if (mode < CU_CAPTURE_GLOBAL || mode > CU_CAPTURE_RELAXED) return drv_fail(CUDA_ERROR_INVALID_VALUE, "mode %d", mode);
   if (s->capture != DRV_NOT_CAPTURING) return drv_fail(CUDA_ERROR_ILLEGAL_STATE, "the stream is being captured");
   s->capture = DRV_CAPTURING;
