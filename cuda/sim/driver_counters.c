@@ -31,8 +31,13 @@ void drv_count(const char *kernel, const sim_counters *counters) {
   }
 }
 
+/* Locks; a failure is said by the next call of the driver. */
+static void finish_work(const char *call) {
+  if (drv_enter(call, 0) == CUDA_SUCCESS && drv.retained && !drv.broken) (void)drv_wait_all();
+}
+
 unsigned taper_sim_counters_read(taper_sim_counters *out, unsigned most) {
-  if (drv_enter(__func__, DRV_CONTEXT) == CUDA_SUCCESS) (void)drv_wait_all(); /* a failure is said by the next call */
+  finish_work(__func__);
   (void)row_of("");
   unsigned count = row_count;
   if (out && rows) memcpy(out, rows, (count < most ? count : most) * sizeof *rows);
@@ -41,7 +46,7 @@ unsigned taper_sim_counters_read(taper_sim_counters *out, unsigned most) {
 }
 
 void taper_sim_counters_reset(void) {
-  if (drv_enter(__func__, DRV_CONTEXT) == CUDA_SUCCESS) (void)drv_wait_all();
+  finish_work(__func__);
   row_count = 0;
   drv_leave(CUDA_SUCCESS);
 }

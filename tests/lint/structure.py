@@ -24,7 +24,7 @@ MAY = {
     "examples": {"taper.h"},
     "templates/cpu": {"templates"},
     "templates/cuda": {"templates"},
-    "cuda": {"runtime/device.h", "runtime/package.h", "runtime/memory.h", "runtime/pool.h", "runtime/text", "cuda/sim/control.h", "cuda/sim/control.def"},
+    "cuda": {"runtime/device.h", "runtime/package.h", "runtime/memory.h", "runtime/pool.h", "runtime/text", "cuda/sim/control.h", "cuda/sim/control.def", "cuda/sim/sim.h"},
     "cuda/gpu": {"cuda/driver.h", "cuda/nvrtc.h", "runtime/device.h", "runtime/package.h"},
     "cuda/sim": {"cuda/driver.h", "cuda/driver.def", "cuda/cublas.h", "cuda/cublas.def"},
 }
