@@ -54,18 +54,25 @@ taper_status cuda_failed(cuda_device *d, taper_status status, taper_error *error
 static void read_traffic(device *base, device_traffic *out) {
   cuda_device *d = (cuda_device *)base;
   unsigned (*read)(taper_sim_counters *, unsigned);
+  void (*constants)(sim_usage *);
   void (*reset)(void);
-  void *read_symbol = control(d, "taper_sim_counters_read"), *reset_symbol = control(d, "taper_sim_counters_reset");
+  void *read_symbol = control(d, "taper_sim_counters_read"), *reset_symbol = control(d, "taper_sim_counters_reset"),
+       *constants_symbol = control(d, "taper_sim_constants");
   *out = (device_traffic){0};
-  if (!read_symbol || !reset_symbol) return;
+  if (!read_symbol || !reset_symbol || !constants_symbol) return;
   memcpy(&read, &read_symbol, sizeof(read));
   memcpy(&reset, &reset_symbol, sizeof(reset));
+  memcpy(&constants, &constants_symbol, sizeof(constants));
   taper_sim_counters all = {0};
+  sim_usage weights = {0};
   (void)read(&all, 1);
+  constants(&weights);
   reset();
   *out = (device_traffic){.instructions = all.count.warp_instructions,
                           .bytes = all.count.global.read_bytes,
-                          .sectors = all.count.global.read_sectors};
+                          .sectors = all.count.global.read_sectors,
+                          .weight_bytes = weights.read_bytes,
+                          .weight_sectors = weights.read_sectors};
 }
 
 /* ---- open and close ---- */

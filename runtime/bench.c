@@ -175,6 +175,10 @@ bool bench_count(taper_model *m, bench_traffic *out) {
   *out = (bench_traffic){0};
   if (!m->device->ops->traffic) return false;
   m->device->ops->traffic(m->device, &t);
-  *out = (bench_traffic){.instructions = t.instructions, .bytes = t.bytes, .sectors = t.sectors};
+  *out = (bench_traffic){.instructions = t.instructions,
+                         .bytes = t.bytes,
+                         .sectors = t.sectors,
+                         .weight_bytes = t.weight_bytes,
+                         .weight_sectors = t.weight_sectors};
   return true;
 }

@@ -18,9 +18,10 @@ double bench_barrier(taper_model *m);
 
 /* What a simulated device has done since the last call, which begins the count anew. */
 typedef struct bench_traffic {
-  uint64_t instructions; /* of warps */
-  uint64_t bytes;        /* different bytes of device memory that each launch read */
-  uint64_t sectors;      /* of 32 bytes that hold them */
+  uint64_t instructions;                 /* of warps */
+  uint64_t bytes;                        /* different bytes of device memory that each launch read */
+  uint64_t sectors;                      /* of 32 bytes that hold them */
+  uint64_t weight_bytes, weight_sectors; /* of these, in memory that no launch wrote: weights and tables */
 } bench_traffic;
 /* False: the device counts nothing. */
 bool bench_count(taper_model *m, bench_traffic *out);

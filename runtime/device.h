@@ -62,8 +62,9 @@ typedef struct device_decode {
 
 /* What a simulated device has executed since the last reset. */
 typedef struct device_traffic {
-  uint64_t instructions;   /* of warps */
-  uint64_t bytes, sectors; /* read: different bytes, and different sectors of 32 bytes, of each launch */
+  uint64_t instructions;                 /* of warps */
+  uint64_t bytes, sectors;               /* read: different bytes, and different sectors of 32 bytes, of each launch */
+  uint64_t weight_bytes, weight_sectors; /* of these, in memory that no launch wrote */
 } device_traffic;
 
 typedef struct device_ops {

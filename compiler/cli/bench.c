@@ -187,6 +187,8 @@ static void put_json(cli *c, const build_opened *b, const bench_own *o, bench_ro
   const double tokens = r->counted ? (double)r->decoded : NAN; /* null where nothing is counted */
   json_number(&j, "sectors_per_token", (double)r->traffic.sectors / tokens);
   json_number(&j, "read_bytes_per_token", (double)r->traffic.bytes / tokens);
+  json_number(&j, "weight_sectors_per_token", (double)r->traffic.weight_sectors / tokens);
+  json_number(&j, "weight_read_bytes_per_token", (double)r->traffic.weight_bytes / tokens);
   json_number(&j, "instructions_per_token", (double)r->traffic.instructions / tokens);
   json_whole(&j, "prefill_tokens", o->prefill);
   json_whole(&j, "decode_tokens", o->decode);
@@ -216,14 +218,19 @@ static void put_measured(text *t, const char *name, double *values, size_t n, co
 
 /* The times above are those of an interpreter; these numbers are the GPU's. */
 static void put_traffic(text *t, const bench_row *r) {
-  char line[200];
+  char line[240];
   const double tokens = (double)r->decoded, bytes = (double)r->traffic.bytes / tokens,
-               sectors = (double)r->traffic.sectors / tokens;
+               sectors = (double)r->traffic.sectors / tokens, weights = (double)r->traffic.weight_bytes / tokens,
+               weight_sectors = (double)r->traffic.weight_sectors / tokens;
   text_format(line, sizeof line,
-              "  simulated: %.6g bytes a token in %.6g sectors of 32 bytes, %.4g %% of them used; %.4g times the "
-              "weights; %.4g warp instructions\n",
-              bytes, sectors, sectors > 0 ? 100 * bytes / (32 * sectors) : 0, bytes / (double)r->info.bytes_per_token,
-              (double)r->traffic.instructions / tokens);
+              "  simulated: %.6g bytes read a token in %.6g sectors of 32 bytes; %.4g warp instructions\n", bytes,
+              sectors, (double)r->traffic.instructions / tokens);
+  text_puts(t, line);
+  text_format(
+      line, sizeof line,
+      "  of these of weights and tables: %.6g bytes in %.6g sectors, %.4g %% of them used; %.4g times the weights\n",
+      weights, weight_sectors, weight_sectors > 0 ? 100 * weights / (32 * weight_sectors) : 0,
+      weights / (double)r->info.bytes_per_token);
   text_puts(t, line);
 }
 

@@ -27,7 +27,9 @@ typedef struct taper_sim_counters {
 /* taper_sim_options_set: CUDA_ERROR_INVALID_VALUE for numbers out of range, or when a primary context is there (eager,
  * seed, threads and budget alone may change then). taper_sim_counters_read executes what is queued, fills out[0] with the total,
  * then kernels in the order of their first launches, at most `most`, and returns how many there are. taper_sim_usage: what launches did
- * to the allocation that begins at `memory` since it was made or its use was last reset. taper_sim_fault: what went wrong
+ * to the allocation that begins at `memory` since it was made or its use was last reset. taper_sim_constants: sums over the allocations
+ * that launches read and did not write since the counters were reset, which begins the use of every allocation anew: a model's
+ * weights. taper_sim_fault: what went wrong
  * last, "" if nothing. */
 #define SIM_CONTROL(result, name, parameters) result name parameters;
 #include "cuda/sim/control.def"

@@ -47,6 +47,22 @@ unsigned taper_sim_counters_read(taper_sim_counters *out, unsigned most) {
 
 void taper_sim_counters_reset(void) {
   finish_work(__func__);
+  for (const drv_block *b = drv.blocks; b; b = b->next) {
+    sim_usage use;
+    if (!b->host) (void)sim_memory_usage(drv.memory, b->address, true, &use);
+  }
   row_count = 0;
+  drv_leave(CUDA_SUCCESS);
+}
+
+void taper_sim_constants(sim_usage *out) {
+  finish_work(__func__);
+  sim_counters sum = {0};
+  for (const drv_block *b = drv.blocks; b; b = b->next) {
+    sim_counters one = {0};
+    if (!b->host && sim_memory_usage(drv.memory, b->address, false, &one.global) && !one.global.store_bytes)
+      sim_counters_add(&sum, &one);
+  }
+  *out = sum.global;
   drv_leave(CUDA_SUCCESS);
 }
