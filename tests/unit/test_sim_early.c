@@ -26,13 +26,18 @@ static void fixture_free(fixture *f) {
   OK(cu.cuModuleUnload(f->module));
 }
 
-static CUresult launch_early(const fixture *f, const char *kernel, int i, int early) {
+/* v[to] = v[i] w */
+static CUresult launch_to(const fixture *f, const char *kernel, int i, int to, int early) {
   unsigned n = N;
-  CUdeviceptr x = f->v[i], y = f->v[i + 1], w = f->w;
+  CUdeviceptr x = f->v[i], y = f->v[to], w = f->w;
   CUlaunchAttribute attribute = {.id = CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION};
   attribute.value.programmatic_stream_serialization_allowed = early;
   CUlaunchConfig c = {(N + 31) / 32, 1, 1, 32, 1, 1, 0, f->stream, &attribute, 1};
   return cu.cuLaunchKernelEx(&c, sim_function(f->module, kernel), PARAMETERS(&y, &x, &w, &n), NULL);
+}
+
+static CUresult launch_early(const fixture *f, const char *kernel, int i, int early) {
+  return launch_to(f, kernel, i, i + 1, early);
 }
 
 static void check(const fixture *f) {
@@ -69,36 +74,36 @@ static void right_chains_are_in_order_in_graphs(void **state) {
   fixture_free(&f);
 }
 
-static void touched_too_early(const char *module, const char *kernel, const char *words, int in_graph) {
+/* The third of four kernels is the faulty one; it writes v[to]: v[3], or v[1], which the one ahead of it reads. */
+static void touched_too_early(const char *module, const char *kernel, int to, int in_graph) {
   fixture f = fixture_new(module);
   CUgraph graph = NULL;
   CUgraphExec exec = NULL;
   CUresult result = CUDA_SUCCESS;
   if (in_graph) OK(cu.cuStreamBeginCapture_v2(f.stream, CU_CAPTURE_THREAD_LOCAL));
   for (int i = 0; i < KERNELS && result == CUDA_SUCCESS; i++)
-    result = launch_early(&f, i == 2 ? kernel : "chain", i, i > 0);
+    result = launch_to(&f, i == 2 ? kernel : "chain", i, i == 2 ? to : i + 1, i > 0);
   if (in_graph) {
     OK(cu.cuStreamEndCapture(f.stream, &graph));
     OK(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
     result = cu.cuGraphLaunch(exec, f.stream);
   }
   if (result == CUDA_SUCCESS) result = cu.cuStreamSynchronize(f.stream);
-  REFUSED(CUDA_ERROR_LAUNCH_FAILED, words, result);
-  assert_non_null(strstr(sim.taper_sim_fault(), in_graph >= 0 ? kernel : ""));
+  REFUSED(CUDA_ERROR_LAUNCH_FAILED, "touched before griddepcontrol.wait", result);
+  assert_non_null(strstr(sim.taper_sim_fault(), kernel));
 }
 
 static void faults_are_found(void **state) {
   static const struct {
-    const char *kernel, *words;
-  } cases[] = {{"chain_reads_early", "touched before griddepcontrol.wait"},
-               {"chain_writes_early", "touched before griddepcontrol.wait"},
-               {"chain_never_waits", "touched before griddepcontrol.wait"}};
+    const char *kernel;
+    int to;
+  } cases[] = {{"chain_reads_early", 3}, {"chain_writes_early", 1}, {"chain_never_waits", 3}, {"chain_never_waits", 1}};
   taper_sim_options o;
   (void)state;
   sim.taper_sim_options_get(&o);
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
     for (int in_graph = 0; in_graph < 2; in_graph++) {
-      touched_too_early("driver.sm_90.ptx", cases[i].kernel, cases[i].words, in_graph);
+      touched_too_early("driver.sm_90.ptx", cases[i].kernel, cases[i].to, in_graph);
       sim_end(NULL);
       sim_begin(o.eager);
     }
@@ -107,7 +112,17 @@ static void faults_are_found(void **state) {
 /* PTX for sm_80 has no wait; compiled for a newer GPU it must not be launched so. */
 static void images_without_a_wait(void **state) {
   (void)state;
-  touched_too_early("driver.sm_80.ptx", "chain", "griddepcontrol.wait", 0);
+  touched_too_early("driver.sm_80.ptx", "chain", 3, 0);
+}
+
+/* One that touches nothing of theirs leaves those behind it without an order. */
+static void kernels_without_a_wait(void **state) {
+  (void)state;
+  fixture f = fixture_new("driver.sm_90.ptx");
+  OK(launch_early(&f, "chain", 0, 0));
+  OK(launch_to(&f, "chain_never_waits", 4, 3, 1));
+  CUresult result = cu.cuStreamSynchronize(f.stream);
+  REFUSED(CUDA_ERROR_LAUNCH_FAILED, "has no griddepcontrol.wait", result);
 }
 
 /* Without the attribute, or behind a copy, a wait or a graph, nothing is at work any more. */
@@ -163,6 +178,7 @@ int main(void) {
       EAGER(faults_are_found),
       TEST(images_without_a_wait),
       EAGER(images_without_a_wait),
+      TEST(kernels_without_a_wait),
       TEST(full_dependencies_are_no_fault),
       EAGER(full_dependencies_are_no_fault),
       TEST(old_devices_cannot),

@@ -1,0 +1,71 @@
+#!/usr/bin/python3
+"""--device=sim from the command line: the same ids in deferred and eager mode, in any order of blocks, with graphs and without, on devices old and new; what
+it says when its memory is small or there is no device; what bench counts."""
+import json
+import os
+import re
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+import lib_cli as cli  # noqa: E402
+
+PROMPT = ["--prompt", "In the beginning", "--print-tokens", "-n", "20", "--seed", "3"]
+
+
+def ids(name, package, extra=(), env=None, device="sim"):
+    out, _ = cli.expect(name, ["run", package, "--device", device] + PROMPT + list(extra), 0, env=env)
+    return out
+
+
+def same_ids(root, model):
+    cuda, cpu = os.path.join(root, "m.tpack"), os.path.join(root, "cpu.tpack")
+    cli.expect("compile for the simulator", ["compile", model, "--target", "cuda", "--arch", "compute_80,compute_90", "-o", cuda], 0)
+    cli.expect("compile for the CPU", ["compile", model, "-o", cpu], 0)
+    for what, options in (("greedy", ["--temp", "0"]), ("sampled", ["--temp", "0.7", "--top-k", "20"])):
+        want = ids(what + " on the CPU", cpu, options, device="cpu")
+        for name, extra, env in (
+                ("deferred", [], {}), ("eager", [], {"TAPER_SIM_EAGER": "1"}), ("in another order", [], {"TAPER_SIM_SEED": "5"}), ("one thread", ["--no-graph"], {"TAPER_SIM_THREADS": "1"}),
+                ("sm_80", [], {"TAPER_SIM_CAPABILITY": "80"}), ("driver without graphs of programmatic launches", [], {"TAPER_SIM_DRIVER": "12020"})):
+            if what == "sampled" and name not in ("deferred", "eager"):
+                continue
+            if "12020" in env.values():  # its PTX is newer than that driver
+                cli.expect(name, ["run", cuda, "--device", "sim"] + PROMPT, 3, "PTX|NVRTC|driver", env=env)
+                continue
+            got = ids("%s, %s" % (what, name), cuda, extra, env)
+            cli.report("%s, %s: the CPU's ids" % (what, name), None if got == want else "%r, wanted %r" % (got, want))
+    return cuda
+
+
+def failures(package):
+    run = ["run", package, "--device", "sim"] + PROMPT
+    cli.expect("little memory", run, 4, "bytes; [0-9]+ of its 100000 are free", env={"TAPER_SIM_MEMORY": "100000"})
+    cli.expect("no device", run, 3, "finds no device", env={"TAPER_SIM_DEVICES": "0"})
+    cli.expect("bad variable", run, 3, "CUDA_ERROR_INVALID_VALUE", env={"TAPER_SIM_CAPABILITY": "12"})
+    cli.expect("a hang", run, 3, "no end in sight", env={"TAPER_SIM_BUDGET": "10"})
+
+
+def traffic(package):
+    out, _ = cli.expect("bench --json", ["bench", package, "--device", "sim", "--json", "--decode", "3", "--prefill", "3", "--rounds", "1"], 0)
+    row = json.loads(out)
+    used = row["weight_read_bytes_per_token"] / (32 * row["weight_sectors_per_token"])
+    times = row["weight_read_bytes_per_token"] / row["bytes_per_token"]
+    cli.report("sectors of weights are used", None if 0.95 <= used <= 1 else "%g" % used)
+    cli.report("weights are read once a token", None if 0.98 <= times <= 1.05 else "%g times" % times)
+    cli.report("more than weights is read", None if row["sectors_per_token"] > row["weight_sectors_per_token"] > 0 else str(row))
+    cli.expect("bench", ["bench", package, "--device", "sim", "--decode", "3", "--prefill", "3", "--rounds", "1"], 0, stdout=re.compile(rb"of weights and tables: .* sectors, .*% of them used; [01].* times the weights"))
+
+
+def main():
+    model = os.path.join(cli.MODELS, "kjv-all")
+    with tempfile.TemporaryDirectory() as root:
+        if cli.run(["compile", model, "--target", "cuda", "--emit=ptx"])[0] == 3:
+            print("skip the simulator's commands: no NVRTC here")
+        else:
+            package = same_ids(root, model)
+            failures(package)
+            traffic(package)
+    sys.exit(1 if cli.failed else 0)
+
+
+main()
