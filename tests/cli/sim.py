@@ -32,28 +32,28 @@ def same_ids(root, model):
             if "12020" in env.values():  # its PTX is newer than that driver
                 cli.expect(name, ["run", cuda, "--device", "sim"] + PROMPT, 3, "PTX|NVRTC|driver", env=env)
                 continue
-            got = ids("%s, %s" % (what, name), cuda, extra, env)
+            got = ids("%s, %s" % (what, name), cuda, options + extra, env)
             cli.report("%s, %s: the CPU's ids" % (what, name), None if got == want else "%r, wanted %r" % (got, want))
     return cuda
 
 
 def failures(package):
     run = ["run", package, "--device", "sim"] + PROMPT
-    cli.expect("little memory", run, 4, "bytes; [0-9]+ of its 100000 are free", env={"TAPER_SIM_MEMORY": "100000"})
+    cli.expect("little memory", run, 3, "bytes; [0-9]+ of its 100000 are free", env={"TAPER_SIM_MEMORY": "100000"})
     cli.expect("no device", run, 3, "finds no device", env={"TAPER_SIM_DEVICES": "0"})
     cli.expect("bad variable", run, 3, "CUDA_ERROR_INVALID_VALUE", env={"TAPER_SIM_CAPABILITY": "12"})
     cli.expect("a hang", run, 3, "no end in sight", env={"TAPER_SIM_BUDGET": "10"})
 
 
 def traffic(package):
-    out, _ = cli.expect("bench --json", ["bench", package, "--device", "sim", "--json", "--decode", "3", "--prefill", "3", "--rounds", "1"], 0)
+    out, _ = cli.expect("bench --json", ["bench", package, "--device", "sim", "--json", "-n", "3", "-p", "3", "-r", "1"], 0)
     row = json.loads(out)
     used = row["weight_read_bytes_per_token"] / (32 * row["weight_sectors_per_token"])
     times = row["weight_read_bytes_per_token"] / row["bytes_per_token"]
     cli.report("sectors of weights are used", None if 0.95 <= used <= 1 else "%g" % used)
     cli.report("weights are read once a token", None if 0.98 <= times <= 1.05 else "%g times" % times)
     cli.report("more than weights is read", None if row["sectors_per_token"] > row["weight_sectors_per_token"] > 0 else str(row))
-    cli.expect("bench", ["bench", package, "--device", "sim", "--decode", "3", "--prefill", "3", "--rounds", "1"], 0, stdout=re.compile(rb"of weights and tables: .* sectors, .*% of them used; [01].* times the weights"))
+    cli.expect("bench", ["bench", package, "--device", "sim", "-n", "3", "-p", "3", "-r", "1"], 0, stdout=re.compile(rb"of weights and tables: .* sectors, .*% of them used; [01].* times the weights"))
 
 
 def main():
