@@ -129,12 +129,12 @@ template <class T> INLINE constexpr uint32_t pitch_of(uint32_t columns) {
   return (columns + numbers<T>::per_pack - 1) / numbers<T>::per_pack * numbers<T>::per_pack;
 }
 
-/* Read once, by nobody else: past the caches of the multiprocessor. */
+/* Read once, by nobody else: past the caches of the multiprocessor. Volatile: else the compiler moves it before the branch that guards it. */
 INLINE pack load_weight(const void *p) {
   pack v;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(v.part[0]), "=r"(v.part[1]), "=r"(v.part[2]), "=r"(v.part[3])
-      : "l"(p));
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.part[0]), "=r"(v.part[1]), "=r"(v.part[2]), "=r"(v.part[3])
+               : "l"(p));
   return v;
 }
 INLINE void prefetch_line(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
