@@ -47,6 +47,14 @@ static void find_blocks(flow *w) {
   w->first[w->blocks] = n;
 }
 
+/* Of a mov or selp: is what it copies written for sure? */
+static bool copies_sure(const flow *w, const inst *i, const uint64_t *set) {
+  uint32_t slot;
+  for (uint32_t o = 1; o <= i->copies; o++)
+    if (own_slot(w, i->r[o], &slot) && !in_set(set, slot)) return false;
+  return true;
+}
+
 /* Applies the instructions of a block to `set`; notes uses that are not sure. */
 static void transfer(const flow *w, uint32_t block, uint64_t *set, bool note) {
   uint32_t slot;
@@ -55,8 +63,14 @@ static void transfer(const flow *w, uint32_t block, uint64_t *set, bool note) {
     if (note && own_slot(w, i->guard, &slot) && !in_set(set, slot)) w->loose[slot / 64] |= (uint64_t)1 << (slot % 64);
     for (uint32_t o = i->destinations; note && o < i->operands; o++)
       if (own_slot(w, i->r[o], &slot) && !in_set(set, slot)) w->loose[slot / 64] |= (uint64_t)1 << (slot % 64);
-    for (uint32_t o = 0; o < i->destinations && i->guard == INST_NONE; o++)
-      if (own_slot(w, i->r[o], &slot)) set[slot / 64] |= (uint64_t)1 << (slot % 64);
+    const bool sure = i->guard == INST_NONE && copies_sure(w, i, set);
+    for (uint32_t o = 0; o < i->destinations; o++) {
+      if (!own_slot(w, i->r[o], &slot)) continue;
+      if (sure)
+        set[slot / 64] |= (uint64_t)1 << (slot % 64);
+      else if (i->copies)
+        set[slot / 64] &= ~((uint64_t)1 << (slot % 64)); /* may be unwritten again */
+    }
   }
 }
 
@@ -102,9 +116,9 @@ static void mark(flow *w) {
   uint32_t slot;
   for (uint32_t pc = w->f->begin; pc < w->f->end; pc++) {
     inst *i = &w->m->code[pc];
-    if (own_slot(w, i->guard, &slot) && in_set(w->loose, slot)) i->track = 1;
+    if (own_slot(w, i->guard, &slot) && in_set(w->loose, slot)) i->loose |= LOOSE_GUARD;
     for (uint32_t o = 0; o < i->operands; o++)
-      if (own_slot(w, i->r[o], &slot) && in_set(w->loose, slot)) i->track = 1;
+      if (own_slot(w, i->r[o], &slot) && in_set(w->loose, slot)) i->loose |= 1u << o;
   }
 }
 

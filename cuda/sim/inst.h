@@ -44,6 +44,8 @@ typedef enum space {
   SPACE_CONSTANT
 } space;
 
+#define LOOSE_GUARD 0x80000000u
+
 /* imm of bar.red */
 enum { BARRIER_AND = 1, BARRIER_OR, BARRIER_COUNT };
 
@@ -65,7 +67,8 @@ struct inst {
   uint8_t kind, destinations, operands;
   uint8_t guard_not;
   uint8_t needs_all; /* INST_COLLECT: of all lanes that are alive, not of a member mask */
-  uint8_t track;     /* registers of it may be unwritten: look */
+  uint32_t
+      loose; /* bit k: operand k is a register that may be unwritten somewhere, LOOSE_GUARD: the guard is; looked at while it runs */
   uint8_t copies; /* 1: the destination is as written as the source; 2: as the source that the predicate r[3] chooses */
   uint8_t width[INST_OPERANDS]; /* bytes of a lane in each operand's register, 0: a predicate */
   uint8_t choice[12]; /* which alternative of each part of the pattern, from 1; 0: an optional part is absent */
@@ -97,10 +100,11 @@ typedef struct op_table {
 #define SIM_SPECIAL(X)                                                                                                 \
   X(TID_X, "%tid.x")                                                                                                   \
   X(TID_Y, "%tid.y")                                                                                                   \
-  X(TID_Z, "%tid.z") X(NTID_X, "%ntid.x") X(NTID_Y, "%ntid.y") X(NTID_Z, "%ntid.z") X(CTAID_X, "%ctaid.x")             \
-      X(CTAID_Y, "%ctaid.y") X(CTAID_Z, "%ctaid.z") X(NCTAID_X, "%nctaid.x") X(NCTAID_Y, "%nctaid.y")                  \
-          X(NCTAID_Z, "%nctaid.z") X(LANEID, "%laneid") X(WARPID, "%warpid") X(NWARPID, "%nwarpid") X(SMID, "%smid")   \
-              X(NSMID, "%nsmid") X(DYNAMIC_SHARED_SIZE, "%dynamic_smem_size") X(TOTAL_SHARED_SIZE, "%total_smem_size") \
+  X(TID_Z, "%tid.z")                                                                                                   \
+  X(NTID_X, "%ntid.x") X(NTID_Y, "%ntid.y") X(NTID_Z, "%ntid.z") X(CTAID_X, "%ctaid.x") X(CTAID_Y, "%ctaid.y")         \
+      X(CTAID_Z, "%ctaid.z") X(NCTAID_X, "%nctaid.x") X(NCTAID_Y, "%nctaid.y") X(NCTAID_Z, "%nctaid.z")                \
+          X(LANEID, "%laneid") X(WARPID, "%warpid") X(NWARPID, "%nwarpid") X(SMID, "%smid") X(NSMID, "%nsmid")         \
+              X(DYNAMIC_SHARED_SIZE, "%dynamic_smem_size") X(TOTAL_SHARED_SIZE, "%total_smem_size")                    \
                   X(LANEMASK_EQ, "%lanemask_eq") X(LANEMASK_LE, "%lanemask_le") X(LANEMASK_LT, "%lanemask_lt")         \
                       X(LANEMASK_GE, "%lanemask_ge") X(LANEMASK_GT, "%lanemask_gt") X(DYNAMIC_SHARED, "") X(FRAME, "")
 typedef enum special {

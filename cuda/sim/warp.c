@@ -38,20 +38,21 @@ static group take_first(warp *w) {
 
 static uint32_t *mark_of(const warp *w, uint32_t r) { return &w->written[r / INST_REGISTER_BYTES]; }
 
-static uint32_t written_lanes(const warp *w, uint32_t r) {
-  return r & INST_CONSTANT || r < SPECIAL_BYTES ? SIM_ALL_LANES : *mark_of(w, r);
+/* Lanes that have written an operand; all, where it is written on every way to here. */
+static uint32_t written_lanes(const warp *w, const inst *i, uint32_t operand) {
+  return i->loose >> operand & 1u ? *mark_of(w, i->r[operand]) : SIM_ALL_LANES;
 }
 
 /* A mov or selp of an unwritten register is none yet; any other use is. */
-static bool sources_written(warp *w, const inst *i, uint32_t lanes) {
-  if (i->guard != INST_NONE && (lanes & ~written_lanes(w, i->guard))) {
-    sim_stop(w, i, (uint32_t)__builtin_ctz(lanes & ~written_lanes(w, i->guard)), SIM_UNWRITTEN_REGISTER, 0,
+static bool sources_written(warp *w, const inst *i, uint32_t lanes, uint32_t all) {
+  if (i->loose & LOOSE_GUARD && all & ~*mark_of(w, i->guard)) {
+    sim_stop(w, i, (uint32_t)__builtin_ctz(all & ~*mark_of(w, i->guard)), SIM_UNWRITTEN_REGISTER, 0,
              "the guard of the instruction");
     return false;
   }
   for (uint32_t o = i->destinations; o < i->operands; o++) {
     if (i->copies && !(i->copies == 2 && o == 3)) continue;
-    const uint32_t bad = w->mask & ~written_lanes(w, i->r[o]);
+    const uint32_t bad = lanes & ~written_lanes(w, i, o);
     if (!bad) continue;
     sim_stop(w, i, (uint32_t)__builtin_ctz(bad), SIM_UNWRITTEN_REGISTER, 0, "operand %u of the instruction", o + 1);
     return false;
@@ -61,12 +62,13 @@ static bool sources_written(warp *w, const inst *i, uint32_t lanes) {
 
 static void mark_destinations(warp *w, const inst *i, uint32_t lanes) {
   uint32_t now = lanes;
-  if (i->copies == 1) now &= written_lanes(w, i->r[1]);
+  if (i->copies == 1) now &= written_lanes(w, i, 1);
   if (i->copies == 2) {
     const uint32_t p = predicate_of(w, i->r[3]) ^ (i->not_operand & 8u ? SIM_ALL_LANES : 0);
-    now &= (p & written_lanes(w, i->r[1])) | (~p & written_lanes(w, i->r[2]));
+    now &= (p & written_lanes(w, i, 1)) | (~p & written_lanes(w, i, 2));
   }
   for (uint32_t o = 0; o < i->destinations; o++) {
+    if (!(i->loose >> o & 1u)) continue;
     uint32_t *mark = mark_of(w, i->r[o]);
     *mark = (*mark & ~lanes) | now;
   }
@@ -74,11 +76,11 @@ static void mark_destinations(warp *w, const inst *i, uint32_t lanes) {
 
 static void run_lanes(warp *w, const inst *i, uint32_t lanes) {
   w->mask = lanes;
-  if (!i->track) {
+  if (!i->loose) {
     i->run(w, i);
     return;
   }
-  if (!sources_written(w, i, lanes)) return;
+  if (!sources_written(w, i, lanes, lanes)) return;
   i->run(w, i);
   mark_destinations(w, i, lanes);
 }
@@ -213,13 +215,14 @@ static uint32_t straight(warp *w, group *g, uint32_t most) {
   do {
     const inst *i = &code[pc];
     if (i->kind != INST_RUN) {
-      const bool whole = i->kind == INST_BRANCH && !i->track;
+      const bool whole = i->kind == INST_BRANCH && !i->loose;
       const uint32_t taken = whole ? guarded(w, i, lanes) : 0;
       if (!whole || (taken && taken != lanes)) break;
       if (taken && !alone) break;
       pc = taken ? i->target : pc + 1;
     } else {
       const uint32_t now = guarded(w, i, lanes);
+      if (i->loose & LOOSE_GUARD && !sources_written(w, i, now, lanes)) break;
       if (now) run_lanes(w, i, now);
       pc++;
     }
@@ -244,7 +247,7 @@ uint32_t sim_warp_run(warp *w, uint32_t most) {
         continue;
       }
     }
-    if (i->track && !sources_written(w, i, guarded(w, i, first->lanes))) return count;
+    if (i->loose && !sources_written(w, i, guarded(w, i, first->lanes), first->lanes)) return count;
     count++;
     w->block->worker->counters.thread_instructions += (uint32_t)__builtin_popcount(first->lanes);
     const uint32_t lanes = guarded(w, i, first->lanes);
