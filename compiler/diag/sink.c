@@ -71,11 +71,17 @@ const diag_source *diag_find_source(const diag_sink *sink, const char *file) {
   return NULL;
 }
 
+/* A place outlives the module or source that named its file. */
+static diag_loc kept(diag_sink *sink, diag_loc loc) {
+  loc.file = diag_intern(sink, loc.file);
+  return loc;
+}
+
 static diag *add(diag_sink *sink, diag_code code, diag_severity severity, diag_loc loc, const char *message) {
   sink->items = grown(sink, sink->items, sink->count, &sink->cap, sizeof(void *));
   diag_item *item = ARENA_NEW(&sink->memory, diag_item);
   sink->items[sink->count++] = item;
-  item->shown = (diag){.code = code, .severity = severity, .loc = loc, .message = message};
+  item->shown = (diag){.code = code, .severity = severity, .loc = kept(sink, loc), .message = message};
   return &item->shown;
 }
 
@@ -100,7 +106,7 @@ void diag_note(diag_sink *sink, diag_loc loc, const char *format, ...) {
   item->notes = grown(sink, item->notes, item->shown.note_count, &item->note_cap, sizeof *item->notes);
   va_list args;
   va_start(args, format);
-  item->notes[item->shown.note_count++] = (diag_note_text){loc, arena_vprintf(&sink->memory, format, args)};
+  item->notes[item->shown.note_count++] = (diag_note_text){kept(sink, loc), arena_vprintf(&sink->memory, format, args)};
   va_end(args);
   item->shown.notes = item->notes;
 }

@@ -15,7 +15,8 @@ EXAMPLES = os.path.join(cli.ROOT, "examples")
 
 def build(root, name, compiler, flags):
     program = os.path.join(root, name.split(".")[0])
-    done = subprocess.run([compiler] + flags + ["-Wall", "-Wextra", "-Werror", "-I", os.path.join(cli.ROOT, "runtime"), "-o", program, os.path.join(EXAMPLES, name),
+    sanitized = b"__asan_init" in open(os.path.join(cli.BUILD, "libtaper.so"), "rb").read()  # the library is a build with sanitizers: so must the program be
+    done = subprocess.run([compiler] + flags + (["-fsanitize=address,undefined"] if sanitized else []) + ["-Wall", "-Wextra", "-Werror", "-I", os.path.join(cli.ROOT, "runtime"), "-o", program, os.path.join(EXAMPLES, name),
                            "-L", cli.BUILD, "-ltaper", "-Wl,-rpath," + cli.BUILD], stderr=subprocess.PIPE)
     cli.report(name + " is built", done.returncode and done.stderr.decode())
     return program

@@ -29,6 +29,20 @@ static void add_source(diag_sink *sink, const char *source) {
   diag_add_source(sink, "m.tmodel", source, strlen(source));
 }
 
+/* The file's name may be gone when the messages are printed: a module's goes with the module. */
+static void test_names_are_kept(void **state) {
+  (void)state;
+  diag_sink *sink = diag_sink_new();
+  char *name = strdup("gone.tmodel");
+  diag_report(sink, SOME_ERROR, at(name, 1, 2, 0), "first");
+  diag_note(sink, at(name, 3, 4, 0), "second");
+  memset(name, 'x', strlen(name));
+  assert_string_equal(diag_at(sink, 0)->loc.file, "gone.tmodel");
+  assert_string_equal(diag_at(sink, 0)->notes[0].loc.file, "gone.tmodel");
+  free(name);
+  diag_sink_free(sink);
+}
+
 static void test_caret(void **state) {
   (void)state;
   diag_sink *s = diag_sink_new();
@@ -217,9 +231,9 @@ static void test_numbers(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_caret),   cmocka_unit_test(test_utf8),     cmocka_unit_test(test_long_line),
-      cmocka_unit_test(test_limit),   cmocka_unit_test(test_remarks),  cmocka_unit_test(test_json),
-      cmocka_unit_test(test_numbers), cmocka_unit_test(test_remedies),
+      cmocka_unit_test(test_caret),     cmocka_unit_test(test_names_are_kept), cmocka_unit_test(test_utf8),
+      cmocka_unit_test(test_long_line), cmocka_unit_test(test_limit),          cmocka_unit_test(test_remarks),
+      cmocka_unit_test(test_json),      cmocka_unit_test(test_numbers),        cmocka_unit_test(test_remedies),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
