@@ -100,9 +100,8 @@ static inline void toy_hash(toy *t) {
   toy_set(t, "taper.hashes", t->hashes);
 }
 
-/* A correct package's parts; row TOY_NAN of the embedding is NaN. */
-static inline toy *toy_new(int wrong) {
-  toy *t = calloc(1, sizeof(*t));
+/* The numbers of the model; row TOY_NAN of the embedding is NaN. */
+static inline void toy_draw(toy *t) {
   uint32_t r[4];
   for (uint32_t i = 0; i < TOY_V * TOY_D; i++) {
     philox4x32(1, PHILOX_CHECK, 0, 0, i, r);
@@ -110,11 +109,9 @@ static inline toy *toy_new(int wrong) {
     t->head[i] = i / TOY_D == TOY_NAN ? 0 : (float)(philox_uniform(r[1]) * 6 - 3); /* never among the best */
     if (i < TOY_D) t->scale[i] = (float)(philox_uniform(r[2]) + 0.5);
   }
-  toy_compile("tests/device/toy_image.c", false, wrong, &t->image, &t->image_bytes);
-  toy_tensor(t, "emb", ST_F32, TOY_V, TOY_D, t->emb);
-  toy_tensor(t, "head", ST_F32, TOY_V, TOY_D, t->head);
-  toy_tensor(t, "scale", ST_F32, 0, TOY_D, t->scale);
-  toy_tensor(t, "taper.image.plain", ST_U8, 0, t->image_bytes, t->image);
+}
+
+static inline void toy_describe(toy *t) {
   static const st_pair meta[] = {{"taper.package", "1"},
                                  {"taper.features", ""},
                                  {"taper.name", "toy"},
@@ -129,6 +126,18 @@ static inline toy *toy_new(int wrong) {
                                  {"taper.options", "-O2"},
                                  {"taper.versions", "taperc 0.1.0"}};
   for (size_t i = 0; i < sizeof(meta) / sizeof(meta[0]); i++) toy_set(t, meta[i].key, meta[i].value);
+}
+
+/* A correct package's parts; row TOY_NAN of the embedding is NaN. */
+static inline toy *toy_new(int wrong) {
+  toy *t = calloc(1, sizeof(*t));
+  toy_draw(t);
+  toy_compile("tests/device/toy_image.c", false, wrong, &t->image, &t->image_bytes);
+  toy_tensor(t, "emb", ST_F32, TOY_V, TOY_D, t->emb);
+  toy_tensor(t, "head", ST_F32, TOY_V, TOY_D, t->head);
+  toy_tensor(t, "scale", ST_F32, 0, TOY_D, t->scale);
+  toy_tensor(t, "taper.image.plain", ST_U8, 0, t->image_bytes, t->image);
+  toy_describe(t);
   toy_hash(t);
   return t;
 }
