@@ -152,6 +152,7 @@ static taper_status start(cuda_device *d, const package *p, const taper_model_op
   set_facts(d, p, o->chunk_rows ? o->chunk_rows : otherwise);
   d->has_driver = true; /* closing is legal after a failure */
   TAPER_TRY(cuda_driver_open(NULL, choice->simulated, &d->driver, error));
+  CUDA_TRY(d, error, cuDriverGetVersion, &d->driver.version); /* the simulator knows it once it is begun */
   TAPER_TRY(cuda_device_describe(&d->driver, (int)choice->ordinal, &d->gpu, error));
   d->capability = d->gpu.major * 10 + d->gpu.minor;
   CUDA_TRY(d, error, cuDevicePrimaryCtxRetain, &d->context, d->gpu.device);

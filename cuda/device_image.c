@@ -42,8 +42,8 @@ static taper_status load(cuda_device *d, const candidate *c, taper_error *error)
   taper_status status = cuda_module_load(&d->driver, image, c->image->name, &d->module, error);
   if (status != TAPER_UNSUPPORTED || !c->ptx) return status;
   taper_error said = *error;
-  return TAPER_FAIL(error, status, "%.700s (NVRTC %.20s made it, the driver is for CUDA %d.%d)", said.message,
-                    c->image->features, CUDA_MAJOR(d->driver.version), CUDA_MINOR(d->driver.version));
+  return TAPER_FAIL(error, status, "%s (%.20s made it, the driver is for CUDA %d.%d)", said.message, c->image->features,
+                    CUDA_MAJOR(d->driver.version), CUDA_MINOR(d->driver.version));
 }
 
 static void say(const taper_model_options *o, taper_log_level level, const char *line) {
@@ -52,7 +52,7 @@ static void say(const taper_model_options *o, taper_log_level level, const char 
 
 static taper_status nothing_fits(const cuda_device *d, const package *p, const char *tried, taper_error *error) {
   const char *list = st_metadata(&p->file, "taper.arch");
-  if (tried[0]) return TAPER_FAIL(error, TAPER_DEVICE, "%s: no image runs on %s: %.700s", p->path, d->gpu.name, tried);
+  if (tried[0]) return TAPER_FAIL(error, TAPER_UNSUPPORTED, "%s: no image runs on %s: %s", p->path, d->gpu.name, tried);
   return TAPER_FAIL(
       error, TAPER_UNSUPPORTED,
       "%s: no image for %s, a GPU of sm_%d: the package has %.200s; compile it with --arch sm_%d, or with "
@@ -75,7 +75,7 @@ static taper_status load_named(cuda_device *d, const package *p, const char *nam
 /* The best first; what fails is said, and the next one tried. */
 static taper_status load_best(cuda_device *d, const package *p, const taper_model_options *o, candidate *out,
                               taper_error *error) {
-  char tried[800] = "", line[900];
+  char tried[2000] = "", line[2100];
   size_t used = 0;
   taper_error why = {0};
   for (int bound = INT32_MAX;;) {
@@ -91,13 +91,12 @@ static taper_status load_best(cuda_device *d, const package *p, const taper_mode
     if (load(d, &best, &why) == TAPER_OK) {
       *out = best;
       if (tried[0]) {
-        snprintf(line, sizeof(line), "image '%s' is used, since %.800s", best.image->name, tried);
+        snprintf(line, sizeof(line), "image '%s' is used, since %s", best.image->name, tried);
         say(o, TAPER_LOG_WARNING, line);
       }
       return TAPER_OK;
     }
-    const int n =
-        snprintf(tried + used, sizeof(tried) - used, "%s'%s': %.300s", used ? "; " : "", best.image->name, why.message);
+    const int n = snprintf(tried + used, sizeof(tried) - used, "%s%s", used ? "; " : "", why.message);
     used = n < 0 || (size_t)n >= sizeof(tried) - used ? sizeof(tried) - 1 : used + (size_t)n;
   }
 }

@@ -10,8 +10,9 @@
 // cmocka needs the headers above first
 #include <cmocka.h>
 
-enum { LONGEST = 70, BATCH = 8 }; /* LONGEST: five tiles of positions, the last one torn */
+enum { LONGEST = 70, SHORT = 19, BATCH = 8 }; /* LONGEST: five tiles of positions, the last one torn */
 
+static bool brief; /* few tokens, where each takes long */
 static const char *device_name, *package_path;
 static taper_model_info info;
 static uint32_t length;          /* of the test sequence: LONGEST or the model's context */
@@ -97,6 +98,7 @@ static void chunks_agree_with_steps(void **state) {
   const uint32_t caps[] = {1, 2, 3, 5, 16, 17, 64, 100};
   float *got = rows(length);
   for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++) {
+    if (brief && i % 3 != 0) continue; /* 1, 5, 64 */
     taper_model *m = open_model(2, caps[i]);
     taper_session *s = new_session(m, 1, 0);
     OK(taper_session_append_all(s, 0, ids, length, got, NULL, NULL, e));
@@ -118,7 +120,7 @@ static void threads_do_not_change_a_bit(void **state) {
   (void)state;
   const uint32_t threads[] = {1, 2, 3, 5};
   float *first = rows(length), *got = rows(length);
-  for (size_t i = 0; i < 4; i++) {
+  for (size_t i = 0; i < (brief ? 2 : 4); i++) {
     taper_model *m = open_model(threads[i], 0);
     taper_session *s = new_session(m, 1, 0);
     OK(taper_session_append_all(s, 0, ids, length, i ? got : first, NULL, NULL, e));
@@ -145,7 +147,7 @@ static uint32_t most_sequences(taper_model *m) {
 
 static void ragged_batches_agree_with_alone(void **state) {
   (void)state;
-  for (uint32_t cap = 1; cap <= 64; cap *= 4) {
+  for (uint32_t cap = brief ? 16 : 1; cap <= 64; cap *= brief ? 8 : 4) {
     taper_model *m = open_model(2, cap);
     const uint32_t n = most_sequences(m);
     taper_session *s = new_session(m, n, 0);
@@ -159,7 +161,7 @@ static void ragged_batches_agree_with_alone(void **state) {
     OK(taper_session_append_batch(s, e8, n, e));
     for (uint32_t i = 0; i < n; i++)
       near_row(got + i * info.vocab, truth + (held[i] - 1) * info.vocab, "ragged prefill", held[i] - 1);
-    for (uint32_t step = 0; step < 6; step++) { /* decode those that have room, together */
+    for (uint32_t step = 0; step < (brief ? 2 : 6); step++) { /* decode those that have room, together */
       size_t k = 0;
       for (uint32_t i = 0; i < n; i++) {
         if (held[i] < length) e8[k++] = (taper_batch_entry){n - 1 - i, ids + held[i], 1, got + i * info.vocab};
@@ -226,7 +228,7 @@ static void contexts_of_any_size(void **state) {
   taper_error error;
   for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
     const uint32_t c = sizes[i];
-    if (c > length) continue;
+    if (c > length || (brief && i % 2)) continue;
     taper_session *s = new_session(m, 1, c);
     assert_int_equal(taper_session_context(s), c);
     OK(taper_session_append(s, 0, ids, c, got, e));
@@ -329,10 +331,11 @@ static void *read_along(void *arg) {
 static void sessions_in_several_threads(void **state) {
   (void)state;
   taper_model *m = open_model(2, 0);
+  const int count = brief ? 2 : 3;
   pthread_t threads[3];
   reader readers[3] = {{m, 0}, {m, 0}, {m, 0}};
-  for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, read_along, &readers[i]), 0);
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < count; i++) assert_int_equal(pthread_create(&threads[i], NULL, read_along, &readers[i]), 0);
+  for (int i = 0; i < count; i++) {
     pthread_join(threads[i], NULL);
     assert_int_equal(readers[i].wrong, 0);
   }
@@ -414,6 +417,7 @@ static void generation_equals_sampling_on_the_host(void **state) {
   taper_session *a = new_session(m, 1, length), *b = new_session(m, 1, length);
   float *x = rows(1), *y = rows(1);
   for (size_t i = 0; i < sizeof(samplings) / sizeof(samplings[0]); i++) {
+    if (brief && i > 2) break;
     const uint32_t prompt = 1 + (uint32_t)i * 2 < length ? 1 + (uint32_t)i * 2 : length;
     int32_t want[LONGEST + 8], got[LONGEST + 8], *at = got;
     taper_generation g;
@@ -458,6 +462,7 @@ static void a_stopped_generation_goes_on_elsewhere(void **state) {
   const int stops[] = {1, 2, 5, 16, 17, 18, 30};
   float *x = rows(1), *y = rows(1);
   for (size_t i = 0; i < sizeof(stops) / sizeof(stops[0]); i++) {
+    if (brief && i % 3 != 1) continue; /* 2, 17 */
     int32_t want[LONGEST + 8], got[LONGEST + 8];
     stopper stop = {got, stops[i]};
     taper_generation g;
@@ -488,7 +493,8 @@ static int set_up(void **state) {
   (void)state;
   taper_model *m = open_model(1, 0);
   taper_model_get_info(m, &info);
-  length = info.context < LONGEST ? info.context : LONGEST;
+  length = brief ? SHORT : LONGEST;
+  if (length > info.context) length = info.context;
   for (uint32_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) ids[i] = (int32_t)((i * 2654435761u >> 7) % info.vocab);
   truth = rows(length);
   taper_session *s = new_session(m, 1, 0);
@@ -506,7 +512,7 @@ static int tear_down(void **state) {
   return 0;
 }
 
-int conformance_run(const char *device, const char *package) {
+int conformance_run(const char *device, const char *package, bool in_brief) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tells_what_it_is),
       cmocka_unit_test(logits_are_numbers),
@@ -523,7 +529,7 @@ int conformance_run(const char *device, const char *package) {
       cmocka_unit_test(generation_equals_sampling_on_the_host),
       cmocka_unit_test(a_stopped_generation_goes_on_elsewhere),
   };
-  device_name = device, package_path = package;
+  device_name = device, package_path = package, brief = in_brief;
   print_message("package %s\n", package);
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -259,7 +259,7 @@ int main(void) {
   ptx = toy_ptx(0, &ptx_bytes);
   if (!ptx) return cmocka_run_group_tests(none, NULL, NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  failed += conformance_run(device, write_package("toy.tpack", ptx, ptx_bytes, TOY_TABLE("null"), false));
+  failed += conformance_run(device, write_package("toy.tpack", ptx, ptx_bytes, TOY_TABLE("null"), false), false);
   free(numbers);
   free(ptx);
   toy_remove_folder();

@@ -7,11 +7,13 @@ int main(int argc, char **argv) {
   const char *device = getenv("TAPER_TEST_DEVICE"), *packages = getenv("TAPER_TEST_PACKAGES");
   int failed = 0;
   if (!device) device = "cpu";
-  for (int i = 1; i < argc; i++) failed += conformance_run(device, argv[i]);
+  const bool in_brief = strcmp(device, "sim") == 0;
+  for (int i = 1; i < argc; i++) failed += conformance_run(device, argv[i], in_brief);
   if (argc > 1) return failed != 0;
   if (packages && *packages) {
     char *list = strdup(packages), *rest = NULL;
-    for (char *p = strtok_r(list, ":", &rest); p; p = strtok_r(NULL, ":", &rest)) failed += conformance_run(device, p);
+    for (char *p = strtok_r(list, ":", &rest); p; p = strtok_r(NULL, ":", &rest))
+      failed += conformance_run(device, p, in_brief);
     free(list);
     return failed != 0;
   }
@@ -20,7 +22,7 @@ int main(int argc, char **argv) {
   toy_hash(t);
   const char *path = toy_path("toy.tpack");
   toy_write(t, path);
-  failed = conformance_run(device, path);
+  failed = conformance_run(device, path, in_brief);
   toy_free(t);
   toy_remove_folder();
   return failed != 0;
