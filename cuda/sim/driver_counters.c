@@ -66,3 +66,9 @@ void taper_sim_constants(sim_usage *out) {
   *out = sum.global;
   drv_leave(CUDA_SUCCESS);
 }
+
+__attribute__((destructor)) static void forget(void) {
+  free(rows);
+  rows = NULL;
+  row_count = row_cap = 0;
+}

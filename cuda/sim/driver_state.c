@@ -180,7 +180,7 @@ static CUresult context_destroy(void) {
   bool broken = drv.broken != CUDA_SUCCESS;
   unsigned counts[DRV_KIND_COUNT] = {0}, host = 0;
   uint64_t bytes = 0;
-  drv_list_free(&drv.legacy.queue);
+  drv_stream_free(&drv.legacy);
   drv.legacy = (struct CUstream_st){.object = {.kind = DRV_STREAM}, .blocking = true};
   count_objects(counts);
   unsigned device = drv_memory_clear(&bytes, &host);

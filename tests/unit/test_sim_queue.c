@@ -367,6 +367,132 @@ static void captures_have_rules(void **state) {
   fixture_free(&f);
 }
 
+/* ---- random programs ---- */
+
+enum { LANES = 2, BUFFERS = 3, WIDTH = 33, STEPS = 200, GRAPH_STEPS = 5 };
+typedef struct lane { /* a stream with buffers of its own, and what they must hold */
+  CUstream stream;
+  CUdeviceptr memory[BUFFERS];
+  float want[BUFFERS][WIDTH];
+  float *pinned; /* [WIDTH], in turn the source of copies */
+} lane;
+
+static uint32_t draw(uint64_t *seed, uint32_t below) {
+  *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)(*seed >> 33) % below;
+}
+
+/* One piece of work on the lane's stream; `model`: and on what its buffers must hold. */
+static void work(const fixture *f, lane *l, uint64_t *seed, bool model) {
+  const uint32_t kind = draw(seed, 4), to = draw(seed, BUFFERS), from = (to + 1 + draw(seed, BUFFERS - 1)) % BUFFERS;
+  const float factor = (float)draw(seed, 4) - 1;
+  const uint32_t bits = factor == 0 ? 0 : 0x3f800000; /* 1.0f */
+  float value;
+  memcpy(&value, &bits, 4);
+  if (kind == 0) OK(cu.cuMemsetD32Async(l->memory[to], bits, WIDTH, l->stream));
+  if (kind == 1) OK(cu.cuMemcpyDtoDAsync_v2(l->memory[to], l->memory[from], WIDTH * 4, l->stream));
+  if (kind == 2) OK(scale(f, l->memory[to], l->memory[from], factor, l->stream));
+  if (kind == 3) OK(cu.cuMemcpyHtoDAsync_v2(l->memory[to], l->pinned, WIDTH * 4, l->stream));
+  for (uint32_t i = 0; model && i < WIDTH; i++) {
+    const float results[] = {value, l->want[from][i], factor * l->want[from][i], l->pinned[i]};
+    l->want[to][i] = results[kind];
+  }
+}
+
+static void graph_of_work(const fixture *f, lane *l, uint64_t *seed) {
+  CUgraph graph = NULL;
+  CUgraphExec exec = NULL;
+  const uint64_t start = *seed;
+  OK(cu.cuStreamBeginCapture_v2(l->stream, CU_CAPTURE_THREAD_LOCAL));
+  for (int i = 0; i < GRAPH_STEPS; i++) work(f, l, seed, false);
+  OK(cu.cuStreamEndCapture(l->stream, &graph));
+  OK(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+  for (int times = 0; times < 2; times++) {
+    lane scratch = *l; /* the same work for the model: queued on buffers that nobody looks at */
+    uint64_t again = start;
+    OK(cu.cuStreamCreate(&scratch.stream, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < BUFFERS; i++) scratch.memory[i] = sim_floats(WIDTH, 0, 0);
+    for (int i = 0; i < GRAPH_STEPS; i++) work(f, &scratch, &again, true);
+    memcpy(l->want, scratch.want, sizeof(l->want));
+    OK(cu.cuGraphLaunch(exec, l->stream));
+    OK(cu.cuStreamDestroy_v2(scratch.stream));
+    for (int i = 0; i < BUFFERS; i++) OK(cu.cuMemFree_v2(scratch.memory[i]));
+  }
+  OK(cu.cuGraphExecDestroy(exec));
+  OK(cu.cuGraphDestroy(graph));
+}
+
+static void compare(lane *l) {
+  float got[BUFFERS][WIDTH];
+  for (int i = 0; i < BUFFERS; i++) OK(cu.cuMemcpyDtoHAsync_v2(got[i], l->memory[i], sizeof(got[i]), l->stream));
+  OK(cu.cuStreamSynchronize(l->stream));
+  for (int i = 0; i < BUFFERS; i++)
+    for (int k = 0; k < WIDTH; k++)
+      if (got[i][k] != l->want[i][k]) fail_msg("%g, wanted %g", (double)got[i][k], (double)l->want[i][k]);
+  for (int k = 0; k < WIDTH; k++) l->pinned[k] += 1; /* nothing is queued: it may change */
+}
+
+static void random_programs_do_as_written(void **state) {
+  (void)state;
+  fixture f = fixture_new();
+  lane lanes[LANES] = {0};
+  uint64_t seed = 11;
+  for (int i = 0; i < LANES; i++) {
+    OK(cu.cuStreamCreate(&lanes[i].stream, CU_STREAM_NON_BLOCKING));
+    OK(cu.cuMemHostAlloc((void **)&lanes[i].pinned, WIDTH * 4, 0));
+    for (int k = 0; k < WIDTH; k++) lanes[i].pinned[k] = (float)k;
+    for (int b = 0; b < BUFFERS; b++) lanes[i].memory[b] = sim_floats(WIDTH, 0, 0);
+  }
+  for (int i = 0; i < STEPS; i++) {
+    lane *l = &lanes[draw(&seed, LANES)];
+    const uint32_t what = draw(&seed, 20);
+    if (what == 0) compare(l);
+    if (what == 1) graph_of_work(&f, l, &seed);
+    if (what > 1) work(&f, l, &seed, true);
+  }
+  for (int i = 0; i < LANES; i++) {
+    compare(&lanes[i]);
+    OK(cu.cuStreamDestroy_v2(lanes[i].stream));
+    OK(cu.cuMemFreeHost(lanes[i].pinned));
+    for (int b = 0; b < BUFFERS; b++) OK(cu.cuMemFree_v2(lanes[i].memory[b]));
+  }
+  fixture_free(&f);
+}
+
+/* ---- threads ---- */
+
+static void *one_of_several(void *arg) {
+  fixture f = *(fixture *)arg;
+  float got[33];
+  OK(cu.cuCtxPushCurrent_v2(context));
+  OK(cu.cuStreamCreate(&f.stream, CU_STREAM_NON_BLOCKING));
+  f.y = 0;
+  OK(cu.cuMemAlloc_v2(&f.y, f.n * 4));
+  for (int i = 1; i < 20; i++) {
+    OK(scale(&f, f.y, f.x, (float)i, f.stream));
+    OK(cu.cuMemcpyDtoHAsync_v2(got, f.y, sizeof(got), f.stream));
+    OK(cu.cuStreamSynchronize(f.stream));
+    if (got[32] != 33.0f * (float)i) return NULL;
+  }
+  OK(cu.cuMemFree_v2(f.y));
+  OK(cu.cuStreamDestroy_v2(f.stream));
+  OK(cu.cuCtxPopCurrent_v2(NULL));
+  return arg;
+}
+
+static void threads_share_the_device(void **state) {
+  (void)state;
+  fixture f = fixture_new();
+  pthread_t threads[3];
+  void *fine = NULL;
+  for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, one_of_several, &f), 0);
+  for (int i = 0; i < 3; i++) {
+    pthread_join(threads[i], &fine);
+    assert_ptr_equal(fine, &f);
+  }
+  fixture_free(&f);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, sim_deferred, sim_end)
 #define EAGER(f) cmocka_unit_test_setup_teardown(f, sim_eager, sim_end)
 int main(void) {
@@ -388,6 +514,9 @@ int main(void) {
       TEST(graphs_need_their_module),
       TEST(captures_are_spoilt),
       TEST(captures_have_rules),
+      TEST(random_programs_do_as_written),
+      EAGER(random_programs_do_as_written),
+      TEST(threads_share_the_device),
   };
   return cmocka_run_group_tests(tests, sim_open, sim_close);
 }
