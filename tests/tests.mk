@@ -44,6 +44,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/taperc/examples $(DESTDIR)$(PREFIX)/share/doc/taperc/docs/adr
 	install -m 755 $(B)/taperc $(DESTDIR)$(PREFIX)/bin/taperc
 	install -m 755 $(B)/libtaper.so $(DESTDIR)$(PREFIX)/lib/libtaper.so.$(VERSION)
+	install -m 755 $(CUDA_SO) $(DESTDIR)$(PREFIX)/lib/
 	ln -sf libtaper.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libtaper.so.0
 	ln -sf libtaper.so.0 $(DESTDIR)$(PREFIX)/lib/libtaper.so
 	install -m 644 runtime/taper.h $(DESTDIR)$(PREFIX)/include/taper.h
@@ -57,7 +58,7 @@ install: all
 	  else echo 'install: no man page, since scdoc is not there (apt install scdoc)' >&2; fi
 	@printf 'prefix=%s\nlibdir=$${prefix}/lib\nincludedir=$${prefix}/include\n\nName: taper\nDescription: runtime of taperc, an ahead-of-time compiler for transformer language models\nVersion: %s\nLibs: -L$${libdir} -ltaper\nLibs.private: -lm -lpthread\nCflags: -I$${includedir}\n' '$(PREFIX)' '$(VERSION)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/taper.pc
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/taperc $(DESTDIR)$(PREFIX)/lib/libtaper.so* $(DESTDIR)$(PREFIX)/include/taper.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/taper.pc \
+	rm -f $(DESTDIR)$(PREFIX)/bin/taperc $(DESTDIR)$(PREFIX)/lib/libtaper.so* $(DESTDIR)$(PREFIX)/lib/libtaper-cuda.so $(DESTDIR)$(PREFIX)/lib/libtaper-sim.so $(DESTDIR)$(PREFIX)/include/taper.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/taper.pc \
 	  $(DESTDIR)$(PREFIX)/share/man/man1/taperc.1
 	rm -rf $(DESTDIR)$(PREFIX)/share/taperc $(DESTDIR)$(PREFIX)/share/doc/taperc
 clean:
