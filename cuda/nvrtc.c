@@ -16,7 +16,7 @@
 typedef struct nvrtc_program_of_library *nvrtc_program;
 enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, NVRTC_ERROR_INVALID_OPTION = 5, NVRTC_ERROR_COMPILATION = 6 };
 enum { MOST_ARCHS = 64, SECONDS = 600 };
-enum { FACTS = 'V', LOG = 'L', IMAGE = 'I' }; /* records of the answer */
+enum { FACTS = 'V', LOG = 'L', CUBIN = 'C', PTX = 'P' }; /* records of the answer */
 
 typedef struct nvrtc {
   void *library;
@@ -120,18 +120,21 @@ static taper_status result_failed(const nvrtc *n, int result, const char *arch, 
                     n->nvrtcGetErrorString(result), said);
 }
 
-static taper_status put_image(const nvrtc *n, nvrtc_program program, bool ptx, int out, taper_error *error) {
+static taper_status put_image(const nvrtc *n, nvrtc_program program, char kind, int out, taper_error *error) {
+  const bool ptx = kind == PTX;
   size_t bytes = 0;
   int result = ptx ? n->nvrtcGetPTXSize(program, &bytes) : n->nvrtcGetCUBINSize(program, &bytes);
   char *image = result == NVRTC_SUCCESS && bytes ? malloc(bytes) : NULL;
   if (image) result = ptx ? n->nvrtcGetPTX(program, image) : n->nvrtcGetCUBIN(program, image);
-  if (image && result == NVRTC_SUCCESS) child_put(out, IMAGE, image, bytes);
   const bool done = image && result == NVRTC_SUCCESS;
+  if (done) child_put(out, kind, image, bytes);
   free(image);
   if (done) return TAPER_OK;
-  return TAPER_FAIL(error, TAPER_DEVICE, "%s gives no image (%s, %zu bytes); " ANOTHER, n->who,
+  return TAPER_FAIL(error, TAPER_DEVICE, "%s gives no %s (%s, %zu bytes); " ANOTHER, n->who, ptx ? "PTX" : "cubin",
                     n->nvrtcGetErrorString(result), bytes);
 }
+
+static bool is_virtual(const char *arch) { return strncmp(arch, "compute_", 8) == 0; }
 
 static taper_status compile(const nvrtc *n, const char *name, const char *arch, const char *source, int out,
                             taper_error *error) {
@@ -148,8 +151,9 @@ static taper_status compile(const nvrtc *n, const char *name, const char *arch, 
   }
   char *log = program ? take_log(n, program) : NULL;
   if (log) child_put(out, LOG, log, strlen(log));
-  taper_status status = result == NVRTC_SUCCESS ? put_image(n, program, strncmp(arch, "compute_", 8) == 0, out, error)
+  taper_status status = result == NVRTC_SUCCESS ? put_image(n, program, PTX, out, error)
                                                 : result_failed(n, result, arch, name, log, error);
+  if (status == TAPER_OK && !is_virtual(arch)) status = put_image(n, program, CUBIN, out, error);
   free(log);
   return status;
 }
@@ -223,14 +227,15 @@ taper_status nvrtc_compile(const nvrtc_request *request, nvrtc_result *out, tape
   nvrtc_facts facts = {0};
   size_t log_size = 0;
   memset(out, 0, sizeof *out);
-  if (strncmp(request->arch, "sm_", 3) != 0 && strncmp(request->arch, "compute_", 8) != 0)
+  if (strncmp(request->arch, "sm_", 3) != 0 && !is_virtual(request->arch))
     return TAPER_FAIL(error, TAPER_INVALID, "'%s' is no CUDA arch; give sm_90 or compute_90", request->arch);
   taper_status status = ask(request->library, request->name, request->arch, request->source, &answer, error);
   if (take_facts(&answer, &facts)) out->major = facts.major, out->minor = facts.minor;
   out->log = copy_record(&answer, LOG, &log_size);
   if (status == TAPER_OK) {
-    out->image = copy_record(&answer, IMAGE, &out->size);
-    if (!out->image || !out->log)
+    out->ptx = copy_record(&answer, PTX, &out->ptx_size);
+    out->image = copy_record(&answer, is_virtual(request->arch) ? PTX : CUBIN, &out->size);
+    if (!out->image || !out->log || !out->ptx)
       status = TAPER_FAIL(error, TAPER_NOMEM, "no memory for an image for %s; free some memory", request->arch);
   }
   child_free(&answer);
@@ -238,7 +243,7 @@ taper_status nvrtc_compile(const nvrtc_request *request, nvrtc_result *out, tape
 }
 
 void nvrtc_free(nvrtc_result *r) {
-  free(r->image), free(r->log);
+  free(r->image), free(r->log), free(r->ptx);
   memset(r, 0, sizeof *r);
 }
 

@@ -22,6 +22,8 @@ typedef struct nvrtc_request {
 typedef struct nvrtc_result {
   void *image; /* from malloc; PTX ends in a NUL that counts */
   size_t size;
+  char *ptx; /* from malloc: the PTX that a cubin was made from; the same as the image of a virtual arch */
+  size_t ptx_size;
   /* From malloc; not NULL after success, and what there is after a failure. Of a cubin ptxas -v tells the registers,
      spills and shared memory of each kernel. */
   char *log;

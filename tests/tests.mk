@@ -71,8 +71,8 @@ build/fuzz/tests/%: tests/fuzz/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
 	@mkdir -p $(@D)
 	@clang $(ALL_CFLAGS) -fsanitize=fuzzer,address,undefined -o build/fuzz/$* $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group -ljansson -lm -lpthread -ldl
 
-# what tests/numerics/ops.py drives
-unit: $(B)/tests/unit/eval_tir
+# what tests/numerics/ops.py and tests/emit/cuda_gate.py drive
+unit: $(B)/tests/unit/eval_tir $(B)/tests/unit/nvrtc_tool
 
 # timing of the kernels of training: `make build/release/tests/bench/kernels`
 $(B)/tests/bench/kernels: tests/bench/kernels.c $(TRAIN_KERNELS)

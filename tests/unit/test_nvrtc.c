@@ -38,6 +38,8 @@ static void what_is_given_and_taken(void **state) {
   assert_int_equal(compile(stub, "sm_80", ""), TAPER_OK);
   assert_int_equal(result.size, 4);
   assert_memory_equal(result.image, "\177ELF", 4);
+  assert_string_equal(result.ptx, "model.cu||0"); /* what it was made from */
+  assert_int_equal(result.ptx_size, strlen(result.ptx) + 1);
   char *large = malloc((8 << 20) + 1); /* more than a pipe holds */
   memset(large, ' ', 8 << 20), large[8 << 20] = 0;
   assert_int_equal(compile(stub, "sm_80", large), TAPER_OK);
@@ -83,6 +85,15 @@ static void sources_that_do_not_compile(void **state) {
   has("NVRTC_ERROR_INTERNAL_ERROR");
   stub = stub_build(STUB, "-DSTUB_COMPILE='return 1;'");
   assert_int_equal(compile(stub, "sm_80", ""), TAPER_NOMEM);
+}
+
+static void no_image(void **state) {
+  (void)state;
+  const char *stub = stub_build(STUB, "-DSTUB_CUBIN_BYTES=0");
+  assert_int_equal(compile(stub, "compute_80", ""), TAPER_OK);
+  assert_int_equal(compile(stub, "sm_80", ""), TAPER_DEVICE);
+  has("gives no cubin");
+  assert_null(result.image);
 }
 
 static void deaths(void **state) {
@@ -200,6 +211,7 @@ int main(void) {
                                      cmocka_unit_test(an_option_that_is_not_known_is_left_out),
                                      cmocka_unit_test(archs_that_it_does_not_know),
                                      cmocka_unit_test(sources_that_do_not_compile),
+                                     cmocka_unit_test(no_image),
                                      cmocka_unit_test(deaths),
                                      cmocka_unit_test(hanging),
                                      cmocka_unit_test(what_is_no_nvrtc),

@@ -1,4 +1,4 @@
-/* A libnvrtc for tests. Macros: STUB_MAJOR, STUB_MINOR, STUB_ARCHS, STUB_COMPILE (statements of nvrtcCompileProgram). */
+/* A libnvrtc for tests. Macros: STUB_MAJOR, STUB_MINOR, STUB_ARCHS, STUB_CUBIN_BYTES, STUB_COMPILE (statements of nvrtcCompileProgram). */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +15,9 @@
 #endif
 #ifndef STUB_COMPILE
 #define STUB_COMPILE return 0;
+#endif
+#ifndef STUB_CUBIN_BYTES
+#define STUB_CUBIN_BYTES 4
 #endif
 static const int archs[] = {STUB_ARCHS};
 static char taken[1000], said[4000];
@@ -40,5 +43,5 @@ int nvrtcGetProgramLogSize(void *program, size_t *bytes) { return *bytes = strle
 int nvrtcGetProgramLog(void *program, char *log) { return strcpy(log, said), 0; }
 int nvrtcGetPTXSize(void *program, size_t *bytes) { return *bytes = strlen(taken) + 1, 0; }
 int nvrtcGetPTX(void *program, char *ptx) { return strcpy(ptx, taken), 0; }
-int nvrtcGetCUBINSize(void *program, size_t *bytes) { return *bytes = 4, 0; }
+int nvrtcGetCUBINSize(void *program, size_t *bytes) { return *bytes = STUB_CUBIN_BYTES, 0; }
 int nvrtcGetCUBIN(void *program, char *cubin) { return memcpy(cubin, "\177ELF", 4), 0; }
