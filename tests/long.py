@@ -83,6 +83,10 @@ def main():
     status, text = run(["/usr/bin/python3", "tests/run.py", "--build", "build/release"], {"LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8", "TAPERC_QUICK": "1"})
     row("quick suite under de_DE", status == 0, (re.findall(r"^\d+ passed.*$", text, re.M) or ["no result"])[-1], start)
     start = time.time()
+    status, text = run(["build/venv/bin/python", "tests/emit/cuda_gate.py", os.path.join(ROOT, "build/release")], {"TAPERC_GATE": "all"})
+    row("compile gate, all", status == 0, "%d images" % len(re.findall("^ok ", text, re.M)), start)
+    if status:
+        print("\n".join(re.findall("^not ok .*", text, re.M))[:3000])
     for name, script in (("kills", "kills.py"), ("kills of training", "train_kills.py")):
         start = time.time()
         status, text = run(["/usr/bin/python3", "tests/fault/" + script, "build/release"], {"TAPERC_KILLS": "200"})

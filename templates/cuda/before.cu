@@ -17,7 +17,7 @@ KERNEL_OF(32) P_NAME(const __grid_constant__ taper_cuda_call call, const __grid_
   [[maybe_unused]] const taper_cuda_call *c = &call;
   [[maybe_unused]] const P_ARGS *a = &args;
   [[maybe_unused]] constexpr uint32_t ROWS = 1, i = 0;
-  __shared__ __align__(16) float kept[P_KEPT + 4];
+  [[maybe_unused]] __shared__ __align__(16) float kept[P_KEPT + 4];
   grid_release();
   grid_wait();
   const uint32_t r = blockIdx.x;
