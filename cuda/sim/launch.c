@@ -84,7 +84,7 @@ sim_run *sim_run_begin(const sim_launch *launch, sim_fault *fault) {
   r->first_fault = INST_NONE;
   if (!r->launch.budget) r->launch.budget = (uint64_t)1 << 26;
   if (!r->launch.sms) r->launch.sms = 132;
-  if (!r->launch.max_early) r->launch.max_early = 8;
+  if (!r->launch.max_early) r->launch.max_early = 16;
   if (prepare(r)) return r;
   sim_run_free(r);
   return refuse(launch, fault, SIM_NO_MEMORY, "for a launch of %llu blocks", launch->grid[0], 0);
@@ -303,9 +303,26 @@ static bool workers_disjoint(const sim_run *r, sim_fault *fault) {
   return true;
 }
 
+/* Puts `early` blocks from all over the grid in front: others may do other things than the first. */
+static bool spread(sim_run *r, uint32_t early) {
+  uint32_t *order = malloc(r->blocks * sizeof(*order)), next = 0;
+  if (!order) return false;
+  for (uint32_t k = 0, rest = early; k < r->blocks; k++) {
+    const bool picked = next < early && k == (early > 1 ? (uint64_t)next * (r->blocks - 1) / (early - 1) : 0);
+    order[picked ? next++ : rest++] = r->order[k];
+  }
+  free(r->order);
+  r->order = order;
+  return true;
+}
+
 bool sim_run_early(sim_run *r, sim_fault *fault) {
   r->early = true;
   r->end = r->blocks < r->launch.max_early ? r->blocks : r->launch.max_early;
+  if (r->end < r->blocks && !spread(r, r->end)) {
+    refuse(&r->launch, fault, SIM_NO_MEMORY, "for the order of %llu blocks", r->blocks, 0);
+    return false;
+  }
   if (!r->launch.cooperative) on_workers(r, early_main);
   r->early = false;
   r->next = r->launch.cooperative ? 0 : r->end;

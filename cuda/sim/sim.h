@@ -144,7 +144,7 @@ typedef struct sim_launch {
   uint64_t budget;    /* warp instructions that a block may execute; 0: 2^26 */
   uint32_t threads;   /* workers, where the kernel is not `ordered`; 0: one per CPU */
   bool cooperative;   /* all blocks run at once (turns), else one after the other */
-  uint32_t max_early; /* blocks that sim_run_early starts at most; 0: 8 */
+  uint32_t max_early; /* blocks, from all over the grid, that sim_run_early starts at most; 0: 16 */
   uint32_t sms;       /* %nsmid; 0: 132 */
 } sim_launch;
 

@@ -47,6 +47,13 @@ extern "C" __global__ void chain_never_waits(float *y, const float *x, const flo
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = w[i] * x[i];
 }
+extern "C" __global__ void chain_last_reads_early(float *y, const float *x, const float *w, unsigned n) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  float f = 0;
+  if (blockIdx.x == gridDim.x - 1 && i < n) f = x[i];
+  WAIT();
+  if (i < n) y[i] = w[i] * (blockIdx.x == gridDim.x - 1 ? f : x[i]);
+}
 
 /* the other seeded faults */
 extern "C" __global__ void beyond(float *y) { y[blockIdx.x * blockDim.x + threadIdx.x] = 1.0f; }

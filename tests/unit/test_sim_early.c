@@ -3,7 +3,7 @@
 #include "tests/unit/sim_driver.h"
 #include <math.h>
 
-enum { N = 100, KERNELS = 4 };
+enum { N = 100, BLOCK = 2, KERNELS = 4 };
 
 typedef struct fixture {
   CUmodule module;
@@ -32,7 +32,7 @@ static CUresult launch_to(const fixture *f, const char *kernel, int i, int to, i
   CUdeviceptr x = f->v[i], y = f->v[to], w = f->w;
   CUlaunchAttribute attribute = {.id = CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION};
   attribute.value.programmatic_stream_serialization_allowed = early;
-  CUlaunchConfig c = {(N + 31) / 32, 1, 1, 32, 1, 1, 0, f->stream, &attribute, 1};
+  CUlaunchConfig c = {N / BLOCK, 1, 1, BLOCK, 1, 1, 0, f->stream, &attribute, 1};
   return cu.cuLaunchKernelEx(&c, sim_function(f->module, kernel), PARAMETERS(&y, &x, &w, &n), NULL);
 }
 
@@ -97,7 +97,11 @@ static void faults_are_found(void **state) {
   static const struct {
     const char *kernel;
     int to;
-  } cases[] = {{"chain_reads_early", 3}, {"chain_writes_early", 1}, {"chain_never_waits", 3}, {"chain_never_waits", 1}};
+  } cases[] = {{"chain_reads_early", 3},
+               {"chain_last_reads_early", 3},
+               {"chain_writes_early", 1},
+               {"chain_never_waits", 3},
+               {"chain_never_waits", 1}};
   taper_sim_options o;
   (void)state;
   sim.taper_sim_options_get(&o);
