@@ -2,11 +2,13 @@
 #include "cuda/sim/exec.h"
 #include <stdlib.h>
 
+static size_t register_bytes(const sim_kernel *k) { return (k->register_bytes + 127u) & ~(size_t)63; }
+
 static bool new_warp(block *b, warp *w, uint32_t index) {
   const sim_kernel *k = b->run->kernel;
-  const size_t registers = (k->register_bytes + 127u) & ~(size_t)63;
+  const size_t registers = register_bytes(k);
   *w = (warp){.block = b, .index = index};
-  w->base[0] = aligned_alloc(64, registers);
+  w->base[0] = sim_buffer_take(registers);
   w->base[1] = k->module->constants;
   w->written = calloc(registers / INST_REGISTER_BYTES, sizeof(*w->written));
   bool ok = w->base[0] && w->written;
@@ -20,7 +22,6 @@ static bool new_warp(block *b, warp *w, uint32_t index) {
     w->frames = calloc((size_t)SIM_LANES * SIM_MAX_DEPTH, sizeof(*w->frames));
     ok = ok && w->call_area && w->frames;
   }
-  if (ok) memset(w->base[0], 0, registers);
   return ok;
 }
 
@@ -97,7 +98,7 @@ void sim_block_free(block *b) {
   for (uint32_t i = 0; b->warps && i < b->warp_count; i++) {
     warp *w = &b->warps[i];
     free_frames(w);
-    free(w->base[0]);
+    sim_buffer_give(w->base[0], register_bytes(b->run->kernel));
     free(w->written);
     free(w->local);
     free(w->local_written);

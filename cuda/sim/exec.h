@@ -189,6 +189,9 @@ void sim_group_add(warp *w, group g);
 /* frames.c */
 void sim_call(warp *w, group *g, const inst *i, uint32_t lanes);
 bool sim_return(warp *w, uint32_t lane, uint32_t *out_pc);
+/* buffers.c: `bytes` of any content (NULL: the host has no memory); given back with the same number. Any thread. */
+void *sim_buffer_take(size_t bytes);
+void sim_buffer_give(void *buffer, size_t bytes);
 /* block.c */
 bool sim_block_new(worker *k, block *b);
 void sim_block_free(block *b);
