@@ -49,7 +49,7 @@ static bool own_memory(warp *w, const inst *i, space where, const uint64_t *addr
                                      : "parameters");
       return false;
     }
-    if (v % bytes) {
+    if (v & (bytes - 1)) {
       sim_stop(w, i, l, SIM_MISALIGNED, v, "%u bytes at byte %llu", bytes, (unsigned long long)v);
       return false;
     }

@@ -48,7 +48,7 @@ static taper_status location(decoder *d) {
 }
 
 static taper_status add_use(decoder *d, const token *t, uint32_t user, uint32_t table) {
-  TAPER_TRY(parse_room(d, (void *)&d->uses, sizeof(label_use), d->use_count, &d->use_capacity));
+  TAPER_TRY(parse_room(d, (void **)&d->uses, sizeof(label_use), d->use_count, &d->use_capacity));
   d->uses[d->use_count++] = (label_use){.where = *t, .inst = user, .table = table};
   return TAPER_OK;
 }
@@ -63,12 +63,12 @@ static taper_status branch_targets(decoder *d, const token *list) {
   sim_module *m = d->module;
   const size_t first = m->table_count;
   size_t capacity = first;
-  TAPER_TRY(parse_room(d, (void *)&d->lists, sizeof(target_list), d->list_count, &d->list_capacity));
+  TAPER_TRY(parse_room(d, (void **)&d->lists, sizeof(target_list), d->list_count, &d->list_capacity));
   d->lists[d->list_count++] = (target_list){.name = *list, .table = (uint32_t)first};
-  TAPER_TRY(parse_room(d, (void *)&m->tables, sizeof(uint32_t), m->table_count, &capacity));
+  TAPER_TRY(parse_room(d, (void **)&m->tables, sizeof(uint32_t), m->table_count, &capacity));
   m->table_count++;
   do {
-    TAPER_TRY(parse_room(d, (void *)&m->tables, sizeof(uint32_t), m->table_count, &capacity));
+    TAPER_TRY(parse_room(d, (void **)&m->tables, sizeof(uint32_t), m->table_count, &capacity));
     TAPER_TRY(add_use(d, parse_next(d), INST_NONE, (uint32_t)m->table_count));
     m->tables[m->table_count++] = 0;
   } while (parse_accept(d, ","));
@@ -87,7 +87,7 @@ static taper_status add_label(decoder *d, const token *t) {
   for (size_t k = 0; k < d->label_count; k++)
     if (d->labels[k].length == t->length && memcmp(d->labels[k].text, t->at, t->length) == 0)
       return parse_fail(d, t, "the label '%.*s' stands twice", (int)t->length, t->at);
-  TAPER_TRY(parse_room(d, (void *)&d->labels, sizeof(label), d->label_count, &d->label_capacity));
+  TAPER_TRY(parse_room(d, (void **)&d->labels, sizeof(label), d->label_count, &d->label_capacity));
   d->labels[d->label_count++] = (label){.text = t->at, .length = t->length, .at = d->module->count};
   return TAPER_OK;
 }

@@ -20,7 +20,7 @@ static taper_status area_list(decoder *d, uint32_t *out, uint32_t *out_count) {
 
 taper_status decode_call(decoder *d, inst *i) {
   sim_module *m = d->module;
-  uint32_t in[SIM_MAX_PARAMETERS], back[SIM_MAX_PARAMETERS], member;
+  uint32_t in[SIM_MAX_PARAMETERS] = {0}, back[SIM_MAX_PARAMETERS] = {0}, member;
   call_site site = {0};
   if (parse_is(parse_peek(d), "(")) {
     TAPER_TRY(area_list(d, back, &site.back_count));

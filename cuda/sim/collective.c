@@ -21,7 +21,7 @@ static uint32_t source_lane(uint8_t how, uint32_t l, uint32_t b, uint32_t c, boo
 static void shuffle(warp *w, const inst *i) {
   const uint32_t at = i->destinations;
   const uint32_t *pa = lanes_of(w, i->r[at]), *pb = lanes_of(w, i->r[at + 1]), *pc = lanes_of(w, i->r[at + 2]);
-  uint32_t *pd = lanes_of(w, i->r[0]), values[SIM_LANES], valid_lanes = 0;
+  uint32_t *pd = lanes_of(w, i->r[0]), values[SIM_LANES] = {0}, valid_lanes = 0;
   for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
     const uint32_t l = (uint32_t)__builtin_ctz(todo);
     bool valid;

@@ -60,6 +60,7 @@ static uint32_t match(const char *pattern, const parts *p, uint8_t *choice, bool
 
 static const op_row *find_row(const parts *p, inst *i, uint32_t *out_best) {
   *out_best = 0;
+  if (p->count == 0) return NULL;
   for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
     for (size_t k = 0; k < tables[t]->count; k++) {
       const op_row *row = &tables[t]->rows[k];
@@ -110,7 +111,7 @@ static taper_status append(decoder *d, const inst *i) {
   sim_module *m = d->module;
   size_t capacity = m->capacity;
   if (m->count >= 4000000) return parse_fail(d, parse_peek(d), "too many instructions");
-  TAPER_TRY(parse_room(d, (void *)&m->code, sizeof(inst), m->count, &capacity));
+  TAPER_TRY(parse_room(d, (void **)&m->code, sizeof(inst), m->count, &capacity));
   m->capacity = (uint32_t)capacity;
   m->code[m->count++] = *i;
   return TAPER_OK;
@@ -118,7 +119,7 @@ static taper_status append(decoder *d, const inst *i) {
 
 taper_status parse_instruction(decoder *d) {
   inst i = {0};
-  parts p;
+  parts p = {0};
   uint32_t best;
   TAPER_TRY(guard(d, &i));
   const token *t = parse_next(d);

@@ -15,14 +15,12 @@ taper_status parse_fail(decoder *d, const token *t, const char *format, ...) {
   return TAPER_FAIL(d->error, TAPER_INVALID, "%s:%u: error: %s", d->file, t->line, text);
 }
 
-taper_status parse_room(decoder *d, void *block, size_t size, size_t count, size_t *capacity) {
+taper_status parse_room(decoder *d, void **block, size_t size, size_t count, size_t *capacity) {
   if (count < *capacity) return TAPER_OK;
   const size_t grown = 2 * *capacity + 32;
-  void *old, *p;
-  memcpy(&old, block, sizeof(old));
-  p = realloc(old, grown * size);
+  void *p = realloc(*block, grown * size);
   if (!p) return TAPER_FAIL(d->error, TAPER_NOMEM, "%s: no memory for %zu bytes of the module", d->file, grown * size);
-  memcpy(block, &p, sizeof(p));
+  *block = p;
   *capacity = grown;
   return TAPER_OK;
 }
@@ -99,7 +97,7 @@ taper_status parse_tokens(decoder *d, const char *text, size_t size) {
   uint32_t line = 1;
   size_t capacity = 0;
   for (;;) {
-    TAPER_TRY(parse_room(d, (void *)&d->tokens, sizeof(token), d->token_count, &capacity));
+    TAPER_TRY(parse_room(d, (void **)&d->tokens, sizeof(token), d->token_count, &capacity));
     const char *q = skip_blanks(p, end, &line);
     token *t = &d->tokens[d->token_count];
     *t = (token){.at = "end of text", .length = 11, .line = line, .kind = TOKEN_END};

@@ -7,7 +7,7 @@
 /* ldmatrix{.trans} of 1, 2 or 4 tiles of 8 x 8 numbers of 16 bits: lane 8 t + r has the address of row r of tile t. */
 static void ldmatrix(warp *w, const inst *i) {
   const uint32_t tiles = i->destinations, at = i->destinations;
-  uint16_t rows[4][8][8];
+  uint16_t rows[4][8][8] = {0};
   const block *b = w->block;
   w->block->worker->counters.shared_accesses++;
   for (uint32_t n = 0; n < tiles * 8; n++) {

@@ -53,7 +53,9 @@ uint64_t sim_memory_alloc(sim_memory *m, size_t bytes) {
   allocation *a = new_allocation(bytes);
   if (!a) return 0;
   a->base = MEMORY_BASE + (uint64_t)m->grain_count * MEMORY_GRAIN;
-  for (size_t i = 0; i < own; i++) m->grains[m->grain_count++] = a;
+  size_t left = own; /* bytes is not 0 */
+  do m->grains[m->grain_count++] = a;
+  while (--left > 0);
   m->grains[m->grain_count++] = NULL;
   m->used += bytes;
   return a->base;

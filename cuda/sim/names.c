@@ -37,7 +37,7 @@ const name *parse_find(const decoder *d, const char *text, uint32_t length, uint
 
 taper_status parse_add_name(decoder *d, const token *t, name value) {
   size_t capacity = d->name_capacity;
-  TAPER_TRY(parse_room(d, (void *)&d->names, sizeof(name), d->name_count, &capacity));
+  TAPER_TRY(parse_room(d, (void **)&d->names, sizeof(name), d->name_count, &capacity));
   d->name_capacity = (uint32_t)capacity;
   const uint32_t bucket = bucket_of(t->at, t->length);
   value.text = t->at;

@@ -180,9 +180,9 @@ static taper_status device_function(decoder *d) {
     if (to->end) return parse_fail(d, t, "a second body of '%.*s'", (int)t->length, t->at);
     f.name = to->name;
     *to = f; /* a function may call itself */
-    d->function = &f;
+    d->inside = true;
     TAPER_TRY(parse_body(d));
-    d->function = NULL;
+    d->inside = false;
     end_function(d, &f);
     d->module->functions[index] = f;
   }
@@ -277,12 +277,12 @@ static taper_status kernel(decoder *d) {
   TAPER_TRY(kernel_limits(d, k));
   begin_function(d, &k->code);
   d->shared_top = reaches_module_shared(d) ? d->module_shared : SIM_SHARED_BASE;
-  d->function = &k->code;
+  d->inside = true;
   d->kernel = k;
   TAPER_TRY(parse_body(d));
   end_function(d, &k->code);
   finish_kernel(d, k);
-  d->function = NULL;
+  d->inside = false;
   d->kernel = NULL;
   parse_pop_names(d, outer);
   d->register_top = registers;

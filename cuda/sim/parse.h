@@ -56,7 +56,7 @@ struct decoder {
   name *names;
   uint32_t name_count, name_capacity;
   uint32_t buckets[PARSE_BUCKETS];
-  function *function; /* whose body is read */
+  bool inside;        /* a body */
   sim_kernel *kernel; /* NULL in a .func */
   uint32_t place;
   /* where the next register, argument, local variable and shared variable lie */
@@ -89,7 +89,7 @@ taper_status parse_fail(decoder *d, const token *t, const char *format, ...) TAP
 bool parse_number(const token *t, uint64_t *out, uint32_t *out_float_bytes);
 taper_status parse_unsigned(decoder *d, uint32_t *out);
 /* Makes *block, of `count` elements of `size` bytes and room for *capacity, big enough for one more. */
-taper_status parse_room(decoder *d, void *block, size_t size, size_t count, size_t *capacity);
+taper_status parse_room(decoder *d, void **block, size_t size, size_t count, size_t *capacity);
 
 /* names.c */
 taper_status parse_add_name(decoder *d, const token *t, name value);

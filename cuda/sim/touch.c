@@ -22,7 +22,8 @@ page_touch *touch_new_page(touch_map *t, uint64_t page) {
   page_touch *p = calloc(1, sizeof(*p));
   if (!p) return NULL;
   t->dirty[t->dirty_count++] = (uint32_t)page;
-  return t->pages[page] = p;
+  t->pages[page] = p;
+  return p;
 }
 
 bool touch_cells(touch_map *t, page_touch *p) {
