@@ -46,7 +46,7 @@ INLINE uint64_t key_at(const chooser *s, const candidates *c, uint32_t i) { retu
 
 /* Every thread gets the largest of the block. */
 INLINE uint64_t largest(chooser *s, uint64_t x) {
-  for (uint32_t step = 16; step > 0; step /= 2) {
+  ROLLED for (uint32_t step = 16; step > 0; step /= 2) {
     const uint64_t other = __shfl_xor_sync(ALL_LANES, x, step);
     x = other > x ? other : x;
   }
@@ -70,7 +70,7 @@ INLINE double sum_of_block(chooser *s, double x) {
 /* Philox4x32-10 (Salmon et al., SC 2011): the first word of counter (1: sampling, sequence, position, id) under key `seed`. */
 INLINE uint32_t philox_of_sample(uint64_t seed, uint32_t sequence, uint32_t position, uint32_t id) {
   uint32_t c0 = 1, c1 = sequence, c2 = position, c3 = id, k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-  for (uint32_t round = 0; round < 10; round++) {
+  ROLLED for (uint32_t round = 0; round < 10; round++) {
     const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
     c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
     c1 = (uint32_t)p1, c3 = (uint32_t)p0;
@@ -81,10 +81,10 @@ INLINE uint32_t philox_of_sample(uint64_t seed, uint32_t sequence, uint32_t posi
 
 /* Divides or multiplies the logit of each id of history[0..n) once; a value stays finite. */
 INLINE void penalise(chooser *s, float *logits, uint32_t vocab, const int32_t *history, uint32_t n, float penalty) {
-  for (uint32_t base = 0; base < vocab; base += BINS * 32) {
-    for (uint32_t i = threadIdx.x; i < BINS; i += CHOOSERS) s->count[i] = 0;
+  ROLLED for (uint32_t base = 0; base < vocab; base += BINS * 32) {
+    ROLLED for (uint32_t i = threadIdx.x; i < BINS; i += CHOOSERS) s->count[i] = 0;
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < n; i += CHOOSERS) {
+    ROLLED for (uint32_t i = threadIdx.x; i < n; i += CHOOSERS) {
       const uint32_t id = (uint32_t)history[i], at = id - base, bit = 1u << at % 32;
       if (id < base || id >= vocab || at >= BINS * 32 || atomicOr(&s->count[at / 32], bit) & bit) continue;
       const float v = logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty;
@@ -128,7 +128,7 @@ INLINE bool belongs(const candidates *c, const key_class *k, uint64_t key) {
 
 INLINE void clear_bins(chooser *s) {
   __syncthreads();
-  for (uint32_t i = threadIdx.x; i < BINS; i += CHOOSERS) s->count[i] = 0, s->mass[i] = 0;
+  ROLLED for (uint32_t i = threadIdx.x; i < BINS; i += CHOOSERS) s->count[i] = 0, s->mass[i] = 0;
   __syncthreads();
 }
 
@@ -137,7 +137,7 @@ INLINE void find_bin(chooser *s, cut_rule *q, bool first) {
   __syncthreads();
   const uint32_t lane = threadIdx.x % 32, each = BINS / 32;
   uint64_t count = 0, mass = 0, counts, masses;
-  for (uint32_t i = lane * each; i < (lane + 1) * each; i++) count += s->count[i], mass += s->mass[i];
+  ROLLED for (uint32_t i = lane * each; i < (lane + 1) * each; i++) count += s->count[i], mass += s->mass[i];
   counts = count, masses = mass;
   for (uint32_t step = 1; step < 32; step *= 2) {
     const uint64_t c = __shfl_up_sync(ALL_LANES, counts, step), m = __shfl_up_sync(ALL_LANES, masses, step);
@@ -176,7 +176,7 @@ INLINE void put_in_list(chooser *s, const candidates *c, uint64_t key, bool weig
 INLINE void cut_in_list(chooser *s, candidates *c, cut_rule *q) {
   uint64_t mine = 0;
   __syncthreads();
-  for (uint32_t i = threadIdx.x; i < c->n; i += CHOOSERS) {
+  ROLLED for (uint32_t i = threadIdx.x; i < c->n; i += CHOOSERS) {
     s->weight[i] = q->weighted ? weight_of(c, value_of(s->key[i])) : 0;
     if (s->key[i] >= c->lowest) mine += s->weight[i];
   }
@@ -209,7 +209,7 @@ INLINE void cut(chooser *s, candidates *c, cut_rule *q) {
   while (!few && n > LISTED) {
     k.shift -= 8;
     clear_bins(s);
-    for (uint32_t i = threadIdx.x; i < c->n; i += CHOOSERS) {
+    ROLLED for (uint32_t i = threadIdx.x; i < c->n; i += CHOOSERS) {
       const uint64_t key = key_of(c->values[i], i);
       const key_class above = {k.bin, k.shift + 8, k.digits};
       if (!belongs(c, &above, key)) continue;
@@ -236,7 +236,7 @@ INLINE void cut(chooser *s, candidates *c, cut_rule *q) {
 INLINE uint32_t draw(chooser *s, const candidates *c, const taper_cuda_sampling *o, uint32_t sequence, uint32_t position) {
   uint64_t most = 0, mine = 0;
   __syncthreads();
-  for (uint32_t i = threadIdx.x; i < c->n; i += CHOOSERS) {
+  ROLLED for (uint32_t i = threadIdx.x; i < c->n; i += CHOOSERS) {
     const uint64_t key = key_at(s, c, i);
     const float v = value_of(key);
     if (key < c->lowest || (o->min_p > 0 && probability(c, v) < (double)o->min_p)) continue;
@@ -277,10 +277,10 @@ INLINE uint32_t look_at_logits(chooser *s, const float *logits, uint32_t vocab, 
 INLINE float scale_of_row(chooser *s, const float *x, const float *inverse, uint32_t width, bool centred) {
   double mean = 0, square = 0;
   if (centred) {
-    for (uint32_t i = threadIdx.x; i < width; i += CHOOSERS) mean += (double)(inverse ? x[i] * inverse[i] : x[i]);
+    ROLLED for (uint32_t i = threadIdx.x; i < width; i += CHOOSERS) mean += (double)(inverse ? x[i] * inverse[i] : x[i]);
     mean = sum_of_block(s, mean) / width;
   }
-  for (uint32_t i = threadIdx.x; i < width; i += CHOOSERS) {
+  ROLLED for (uint32_t i = threadIdx.x; i < width; i += CHOOSERS) {
     const double v = (double)(inverse ? x[i] * inverse[i] : x[i]) - mean;
     square += v * v;
   }
