@@ -21,6 +21,15 @@ static const char *remedy_of(CUresult result) {
   return NULL;
 }
 
+/* The lines of a log in one. */
+static const char *one_line(char *log) {
+  size_t n = strlen(log);
+  while (n && (log[n - 1] == '\n' || log[n - 1] == ' ')) log[--n] = 0;
+  for (char *c = log; *c; c++)
+    if (*c == '\n') *c = ' ';
+  return log;
+}
+
 taper_status cuda_module_load(const cuda_driver *d, const void *image, const char *name, CUmodule *out,
                               taper_error *error) {
   char info[LOG_BYTES] = "", log[LOG_BYTES] = "";
@@ -29,7 +38,7 @@ taper_status cuda_module_load(const cuda_driver *d, const void *image, const cha
   CUresult result = d->cuModuleLoadDataEx(out, image, sizeof options / sizeof *options, options, values);
   if (result == CUDA_SUCCESS) return TAPER_OK;
   info[sizeof info - 1] = log[sizeof log - 1] = 0;
-  const char *said = *log ? log : info, *remedy = remedy_of(result);
+  const char *said = one_line(*log ? log : info), *remedy = remedy_of(result);
   taper_error driver = {0};
   taper_status status = cuda_driver_check(d, result, "cuModuleLoadDataEx", &driver);
   if (remedy) status = TAPER_UNSUPPORTED;

@@ -29,7 +29,7 @@ def same_ids(root, model):
         for name, extra, env in modes[:count]:
             got = ids("%s, %s" % (what, name), cuda, options + extra, env)
             cli.report("%s, %s: the CPU's ids" % (what, name), None if got == want else "%r, wanted %r" % (got, want))
-    cli.expect("a driver older than the PTX", ["run", cuda, "--device", "sim"] + PROMPT, 3, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", env={"TAPER_SIM_DRIVER": "12020"})
+    cli.expect("a driver older than the PTX", ["run", cuda, "--device", "sim"] + PROMPT, 1, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION.* PTX is newer than the driver", env={"TAPER_SIM_DRIVER": "12020"})
     return cuda
 
 
