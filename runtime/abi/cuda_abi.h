@@ -55,8 +55,8 @@ typedef struct taper_cuda_sampling {
 /* What a row of a decode graph is at; in device memory, changed by the sampling kernel alone. A row that is done computes its last
    position again and again, and changes nothing. */
 typedef struct taper_cuda_row {
-  int32_t *history; /* [context] token at each position of the sequence */
-  int32_t *out;     /* [most] */
+  int32_t *history;  /* [context] token at each position of the sequence */
+  int32_t *out;      /* [most] */
   uint32_t sequence; /* of the random numbers' counter */
   uint32_t made, most;
   uint32_t done; /* TAPER_CUDA_RUNNING, ... */
