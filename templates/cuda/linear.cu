@@ -22,7 +22,7 @@ KERNEL_OF(P_WARPS * 32) P_NAME(const __grid_constant__ taper_cuda_call call, con
   const P_ARGS *a = &args;
   constexpr uint32_t ROWS = P_ROWS; /* that shared memory has room for at once */
   __shared__ __align__(16) float shared[P_KEPT + P_SHARED];
-  float *kept = shared, *block = shared + P_KEPT;
+  [[maybe_unused]] float *kept = shared, *block = shared + P_KEPT;
   grid_release();
   P_PREFETCH
   grid_wait();

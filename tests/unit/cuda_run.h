@@ -69,6 +69,15 @@ static inline void run_put_header(const char *name, text *out) {
   emit_header(header, out);
 }
 
+/* A template without its includes. */
+static inline void run_put_template(const char *from, text *out) {
+  while (*from) {
+    const char *end = strchr(from, '\n');
+    if (strncmp(from, "#include", 8) != 0) text_put(out, from, (size_t)(end - from) + 1);
+    from = end + 1;
+  }
+}
+
 /* Compiles `template` behind the headers that every source has, `headers` (NULL ends them) and `defines` (#define lines with P_NAME
    tested_kernel; "": the template's own shape), and loads it in the place of the kernel before. */
 static inline void run_load(cuda_run *r, const char *const *headers, const char *defines, const char *template,
@@ -77,11 +86,7 @@ static inline void run_load(cuda_run *r, const char *const *headers, const char 
   run_put_header("runtime/abi/cuda_abi.h", &source);
   for (; *headers; headers++) run_put_header(*headers, &source);
   text_printf(&source, "%s%s", defines, *defines ? "#define P_COMMENT\n" : "");
-  for (const char *s = emit_template(template); *s;) { /* without includes */
-    const char *end = strchr(s, '\n');
-    if (strncmp(s, "#include", 8) != 0) text_put(&source, s, (size_t)(end - s) + 1);
-    s = end + 1;
-  }
+  run_put_template(emit_template(template), &source);
   nvrtc_request request = {.source = source.data, .name = template, .arch = "compute_90"};
   nvrtc_result image = {0};
   taper_error error = {0};
