@@ -512,7 +512,7 @@ static int tear_down(void **state) {
   return 0;
 }
 
-int conformance_run(const char *device, const char *package, bool in_brief) {
+int conformance_run(const char *word, const char *path, bool in_brief) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tells_what_it_is),
       cmocka_unit_test(logits_are_numbers),
@@ -529,7 +529,7 @@ int conformance_run(const char *device, const char *package, bool in_brief) {
       cmocka_unit_test(generation_equals_sampling_on_the_host),
       cmocka_unit_test(a_stopped_generation_goes_on_elsewhere),
   };
-  device_name = device, package_path = package, brief = in_brief;
-  print_message("package %s\n", package);
+  device_name = word, package_path = path, brief = in_brief;
+  print_message("package %s\n", path);
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

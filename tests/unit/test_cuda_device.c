@@ -1,11 +1,14 @@
 /* The CUDA device over a model written by hand, executed by the simulator (or by what TAPER_TEST_DEVICE names): the conformance suite,
    numbers against a double evaluation, generation, and everything that may fail. */
+#include "runtime/abi/cuda_abi.h"
+#include "runtime/model.h"
 #include "tests/device/conformance.c" /* one source per test program */
 #include "tests/device/toy_cuda.h"
+#include <dlfcn.h>
 
 static char *ptx;
 static size_t ptx_bytes;
-static const char *device;
+static const char *word; /* of the device */
 static toy *numbers;
 
 static taper_status try_model(const char *path, const taper_model_options *given, taper_model **out,
@@ -13,7 +16,7 @@ static taper_status try_model(const char *path, const taper_model_options *given
   taper_model_options o;
   taper_model_options_init(&o);
   if (given) o = *given;
-  o.device = device;
+  o.device = word;
   return taper_model_open(path, &o, out, error);
 }
 
@@ -143,7 +146,7 @@ static void a_fault_breaks_the_device_not_the_program(void **state) {
     OK(taper_session_new(m, NULL, &s, e));
     OK(taper_session_append(s, 0, good, 2, row, e));
     assert_int_equal(taper_session_append(s, 0, bad, 1, row, &error), TAPER_DEVICE);
-    if (strcmp(device, "sim") == 0 && (!strstr(error.message, "mix") || !strstr(error.message, "toy_cuda.cu")))
+    if (strcmp(word, "sim") == 0 && (!strstr(error.message, "mix") || !strstr(error.message, "toy_cuda.cu")))
       fail_msg("no kernel or line in: %s", error.message);
     assert_int_equal(taper_session_length(s, 0), 2);
     assert_int_equal(taper_session_append(s, 0, good, 2, row, &error), TAPER_DEVICE);
@@ -158,7 +161,7 @@ static void a_fault_breaks_the_device_not_the_program(void **state) {
 
 static void what_does_not_fit_names_its_size(void **state) {
   (void)state;
-  if (strcmp(device, "sim") != 0) skip(); /* another device's memory cannot be made small */
+  if (strcmp(word, "sim") != 0) skip(); /* another device's memory cannot be made small */
   const char *path = write_package("toy.tpack", ptx, ptx_bytes, TOY_TABLE("null"), false);
   static const struct {
     const char *bytes, *what;
@@ -183,7 +186,7 @@ static void keep_log(void *user, taper_log_level level, const char *line) {
 
 static void images_are_chosen_and_refused_in_words(void **state) {
   (void)state;
-  if (strcmp(device, "sim") != 0) skip();
+  if (strcmp(word, "sim") != 0) skip();
   const char *path = write_package("toy.tpack", ptx, ptx_bytes, TOY_TABLE("null"), false);
   static const struct {
     const char *variable, *value, *image, *message;
@@ -216,7 +219,7 @@ static void images_are_chosen_and_refused_in_words(void **state) {
 static void devices_and_packages_must_agree(void **state) {
   (void)state;
   static const struct {
-    const char *word, *message;
+    const char *device, *message;
   } cases[] = {{"cpu", "compiled for the target 'cuda', which the device 'cpu' does not run"},
                {"gpu", "'gpu' is not a device; give cpu, cuda, cuda:N or sim"},
                {"cuda:", "is not a device"},
@@ -227,17 +230,156 @@ static void devices_and_packages_must_agree(void **state) {
     taper_error error = {0};
     taper_model *m;
     taper_model_options_init(&o);
-    o.device = cases[i].word;
+    o.device = cases[i].device;
     if (taper_model_open(path, &o, &m, &error) == TAPER_OK || !strstr(error.message, cases[i].message))
-      fail_msg("%s: %s", cases[i].word, error.message);
+      fail_msg("%s: %s", cases[i].device, error.message);
   }
   taper_model_options o;
   taper_error error = {0};
   taper_model *m;
   taper_model_options_init(&o);
-  o.device = device, o.gemm = "mkl";
+  o.device = word, o.gemm = "mkl";
   assert_int_equal(taper_model_open(path, &o, &m, &error), TAPER_INVALID);
   assert_non_null(strstr(error.message, "option 'gemm' is 'mkl'; give cublas or generated"));
+}
+
+/* The tokens 1, 2, ... of a slot are there; the next one is what a row begins with. */
+static void fill_slot(taper_model *m, device_state *s, uint32_t slot, uint32_t n) {
+  int32_t token[TOY_CONTEXT], pos[TOY_CONTEXT], slots[TOY_CONTEXT], out_row = (int32_t)n - 1;
+  float *nowhere = NULL;
+  for (uint32_t i = 0; i < n; i++)
+    token[i] = (int32_t)(1 + i * 5 + slot), pos[i] = (int32_t)i, slots[i] = (int32_t)slot;
+  device_batch b = {
+      .rows = n, .out_rows = 1, .token = token, .pos = pos, .slot = slots, .out_row = &out_row, .logits = &nowhere};
+  OK(m->device->ops->run(m->device, s, &b, e));
+}
+
+enum { ROWS = 5 };
+static const uint32_t lengths[ROWS] = {1, 9, 3, 17, 33};
+
+/* Rows of different lengths, 20 tokens in a graph and a piece of one: as each alone; ends and faults stop their row only. */
+static void rows_decode_together_as_alone(void **state) {
+  (void)state;
+  const char *path = write_package("own.tpack", ptx, ptx_bytes, TOY_TABLE(TOY_GREEDY), true);
+  taper_sampling greedy;
+  taper_model *m;
+  device_state *together, *alone;
+  int32_t history[TOY_CONTEXT] = {0}, out[2][ROWS][DEVICE_DECODE_MOST];
+  device_decode_row row[2][ROWS];
+  taper_sampling_init(&greedy);
+  OK(try_model(path, NULL, &m, e));
+  device *d = m->device;
+  OK(d->ops->state_new(d, ROWS, TOY_CONTEXT, &together, e));
+  OK(d->ops->state_new(d, ROWS, TOY_CONTEXT, &alone, e));
+  for (uint32_t r = 0; r < ROWS; r++) fill_slot(m, together, r, lengths[r]), fill_slot(m, alone, r, lengths[r]);
+  for (uint32_t most = DEVICE_DECODE_MOST; most > 0; most /= 4) {
+    for (uint32_t r = 0; r < ROWS; r++) {
+      for (int k = 0; k < 2; k++)
+        row[k][r] = (device_decode_row){.token = r == 2 ? TOY_NAN : 40 + (int32_t)r,
+                                        .slot = r,
+                                        .length = lengths[r],
+                                        .history = history,
+                                        .out = out[k][r]};
+      device_decode call = {.sampling = &greedy, .row = &row[1][r], .rows = 1, .most = most, .end_token = -1};
+      OK(d->ops->decode(d, alone, &call, e));
+    }
+    const int32_t end = most > 2 ? out[1][3][2] : -1; /* row 3 chooses it, others may */
+    device_decode call = {.sampling = &greedy, .row = row[0], .rows = ROWS, .most = most, .end_token = end};
+    OK(d->ops->decode(d, together, &call, e));
+    for (uint32_t r = 0; r < ROWS; r++) {
+      uint32_t made = 0;
+      while (made < row[1][r].made && out[1][r][made] != end) made++;
+      assert_int_equal(row[0][r].made, made);
+      assert_memory_equal(out[0][r], out[1][r], made * sizeof(int32_t));
+      const uint32_t why = r == 2 ? TAPER_CUDA_NUMERIC : made < most ? TAPER_CUDA_END : TAPER_CUDA_LENGTH;
+      assert_int_equal(row[0][r].end, why);
+    }
+    assert_int_equal(row[0][2].bad_id, 0);
+    d->ops->state_scrub(d, together, 2);
+    d->ops->state_scrub(d, alone, 2);
+  }
+  d->ops->state_free(d, together);
+  d->ops->state_free(d, alone);
+  taper_model_free(m);
+}
+
+/* The simulator, held open so that it remembers what was never freed. */
+static const char *(*open_simulator(void **out_library))(void) {
+  const char *(*fault)(void) = NULL;
+  *out_library = dlopen("libtaper-sim.so", RTLD_NOW | RTLD_LOCAL);
+  void *symbol = *out_library ? dlsym(*out_library, "taper_sim_fault") : NULL;
+  memcpy(&fault, &symbol, sizeof(fault));
+  return fault;
+}
+
+typedef struct scarce {
+  long left; /* allocations that are granted; < 0: all */
+  long blocks;
+} scarce;
+
+static void *grant(void *user, void *block, size_t old_size, size_t new_size) {
+  scarce *a = user;
+  (void)old_size;
+  if (new_size == 0) return a->blocks -= block != NULL, free(block), NULL;
+  if (a->left == 0) return NULL;
+  if (a->left > 0) a->left--;
+  a->blocks += block == NULL;
+  return realloc(block, new_size);
+}
+
+/* Loads, computes, generates; what does not get its memory leaves none behind, on neither side. */
+static taper_status whole_life(const char *path, scarce *a, taper_error *error) {
+  taper_model_options o;
+  taper_model *m;
+  taper_session *s = NULL, *c = NULL;
+  taper_generation g;
+  const int32_t prompt[] = {1, 2};
+  taper_model_options_init(&o);
+  taper_generation_init(&g);
+  g.sampling.temperature = 0, g.max_tokens = 3;
+  o.threads = 1, o.allocator = (taper_allocator){grant, a};
+  TAPER_TRY(try_model(path, &o, &m, error));
+  taper_status status = taper_session_new(m, NULL, &s, error);
+  if (status == TAPER_OK) status = taper_generate(s, 0, prompt, 2, &g, NULL, error);
+  if (status == TAPER_OK) status = taper_session_clone(s, &c, error);
+  taper_session_free(c);
+  taper_session_free(s);
+  taper_model_free(m);
+  return status;
+}
+
+static void exhausted_memory_leaves_nothing_behind(void **state) {
+  (void)state;
+  if (strcmp(word, "sim") != 0) skip();
+  void *library;
+  const char *(*fault)(void) = open_simulator(&library);
+  const char *path = write_package("own.tpack", ptx, ptx_bytes, TOY_TABLE(TOY_GREEDY), false);
+  taper_error error = {0};
+  taper_status status = TAPER_NOMEM;
+  if (!fault) fail_msg("libtaper-sim.so: %s", dlerror());
+  for (long n = 0; status != TAPER_OK; n++) {
+    scarce a = {.left = n};
+    status = whole_life(path, &a, &error);
+    if (status != TAPER_OK && status != TAPER_NOMEM)
+      fail_msg("allocation %ld: status %d: %s", n, status, error.message);
+    assert_int_equal(a.blocks, 0);
+    if (strstr(fault(), "never freed")) fail_msg("allocation %ld: %s", n, fault());
+    assert_true(n < 500);
+  }
+  status = TAPER_NOMEM;
+  for (long bytes = 4000; status != TAPER_OK; bytes += 4000) {
+    scarce a = {.left = -1};
+    char text_of[32];
+    snprintf(text_of, sizeof(text_of), "%ld", bytes);
+    assert_int_equal(setenv("TAPER_SIM_MEMORY", text_of, 1), 0);
+    status = whole_life(path, &a, &error);
+    if (status != TAPER_OK && status != TAPER_NOMEM) fail_msg("%ld bytes: status %d: %s", bytes, status, error.message);
+    assert_int_equal(a.blocks, 0);
+    if (strstr(fault(), "never freed")) fail_msg("%ld bytes: %s", bytes, fault());
+    assert_true(bytes < 1 << 20);
+  }
+  assert_int_equal(unsetenv("TAPER_SIM_MEMORY"), 0);
+  dlclose(library);
 }
 
 static void there_is_no_nvrtc(void **state) {
@@ -250,16 +392,18 @@ int main(void) {
                                      cmocka_unit_test(bad_numbers_are_told_and_leave_no_trace),
                                      cmocka_unit_test(greedy_generation_is_the_hosts),
                                      cmocka_unit_test(a_fault_breaks_the_device_not_the_program),
+                                     cmocka_unit_test(rows_decode_together_as_alone),
                                      cmocka_unit_test(what_does_not_fit_names_its_size),
+                                     cmocka_unit_test(exhausted_memory_leaves_nothing_behind),
                                      cmocka_unit_test(images_are_chosen_and_refused_in_words),
                                      cmocka_unit_test(devices_and_packages_must_agree)};
   const struct CMUnitTest none[] = {cmocka_unit_test(there_is_no_nvrtc)};
-  device = getenv("TAPER_TEST_DEVICE");
-  if (!device) device = "sim";
+  word = getenv("TAPER_TEST_DEVICE");
+  if (!word) word = "sim";
   ptx = toy_ptx(0, &ptx_bytes);
   if (!ptx) return cmocka_run_group_tests(none, NULL, NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  failed += conformance_run(device, write_package("toy.tpack", ptx, ptx_bytes, TOY_TABLE("null"), false), false);
+  failed += conformance_run(word, write_package("toy.tpack", ptx, ptx_bytes, TOY_TABLE("null"), false), false);
   free(numbers);
   free(ptx);
   toy_remove_folder();
