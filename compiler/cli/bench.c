@@ -169,6 +169,15 @@ static taper_status measure(cli *c, build_opened *b, const bench_own *o, uint32_
   return status;
 }
 
+/* What the matrices of a package are stored in. */
+static const char *stored_type(const st_file *package) {
+  for (size_t i = 0; i < package->count; i++) {
+    const st_dtype type = package->tensors[i].dtype;
+    if (type == ST_BF16 || type == ST_F16) return type == ST_BF16 ? "bf16" : "f16";
+  }
+  return "f32";
+}
+
 static void put_json(cli *c, const build_opened *b, const bench_own *o, bench_row *r) {
   json_out j = {0};
   const char *versions = st_metadata(&b->package, "taper.versions");
@@ -176,7 +185,7 @@ static void put_json(cli *c, const build_opened *b, const bench_own *o, bench_ro
   json_string(&j, "model", r->info.name);
   json_string(&j, "device", r->info.device);
   json_whole(&j, "threads", r->info.threads);
-  json_string(&j, "dtype", "f32");
+  json_string(&j, "dtype", stored_type(&b->package));
   json_measured(&j, "load_s", r->load, r->loads);
   json_measured(&j, "prefill_tok_s", r->prefill, r->rounds);
   json_measured(&j, "decode_tok_s", r->decode, r->rounds);
@@ -238,8 +247,8 @@ static void put_text(cli *c, const build_opened *b, const bench_own *o, bench_ro
   text t = {0};
   char line[200];
   const char *versions = st_metadata(&b->package, "taper.versions");
-  text_printf(&t, "%s on %s, %u threads, image %s, f32, %s; %s\n", r->info.name, machine_cpu(&c->memory),
-              r->info.threads, r->info.image, b->options, versions ? versions : "");
+  text_printf(&t, "%s on %s, %u threads, image %s, %s, %s; %s\n", r->info.name, machine_cpu(&c->memory),
+              r->info.threads, r->info.image, stored_type(&b->package), b->options, versions ? versions : "");
   put_measured(&t, "load", r->load, r->loads, "s");
   text_format(line, sizeof line, "  prefill of %llu tokens, decode of %llu, medians:\n", (unsigned long long)o->prefill,
               (unsigned long long)o->decode);

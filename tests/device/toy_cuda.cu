@@ -81,10 +81,13 @@ struct greedy_args {
   uint64_t centred;
 };
 KERNEL(greedy) {
+  __shared__ uint32_t running; /* a launch that asks for all dynamic shared memory does not fit beside it */
   wait_for_grid();
   const uint32_t r = blockIdx.x;
   taper_cuda_row *row = &a.rows[r];
-  if (threadIdx.x != 0 || row->done) return;
+  if (threadIdx.x == 0) running = !row->done;
+  __syncthreads();
+  if (threadIdx.x != 0 || !running) return;
   const float *logits = a.logits + (uint64_t)r * V;
   int32_t best = 0;
   for (uint32_t id = 0; id < V; id++) {

@@ -6,14 +6,15 @@
 #include "cuda/nvrtc.h"
 #include "tests/device/toy.h"
 
-/* `sample`: the member of that name. */
-#define TOY_TABLE(sample)                                                                                              \
+/* `sample`: the member of that name; `shared`: bytes of dynamic shared memory of the kernel greedy; `more`: stages. */
+#define TOY_TABLE(sample) TOY_TABLE_OF(sample, "0", "")
+#define TOY_TABLE_OF(sample, shared, more)                                                                             \
   "{\"abi\": 1, \"vocab\": 300, \"context\": 50, \"width\": 22, \"max_batch\": 8, \"dtype\": \"f32\",\n"               \
   "\"row_floats\": 322, \"logits\": 22, \"split_floats\": 0, \"key_heads\": 1, \"pdl\": true, \"gemm\": null,\n"       \
   "\"kernels\": [{\"name\": \"embed\", \"threads\": 32, \"shared\": 0}, {\"name\": \"cache\", \"threads\": 32, "       \
   "\"shared\": 0}, {\"name\": \"mix\", \"threads\": 32, \"shared\": 0}, {\"name\": \"squash\", \"threads\": 32, "      \
   "\"shared\": 0}, {\"name\": \"head\", \"threads\": 64, \"shared\": 0}, {\"name\": \"greedy\", \"threads\": 32, "     \
-  "\"shared\": 0}],\n\"stages\": [\n"                                                                                  \
+  "\"shared\": " shared "}],\n\"stages\": [\n"                                                                         \
   "{\"name\": \"embed\", \"kernel\": 0, \"grid\": [\"rows\", 1, 1], \"args\": [\"w0\", \"b0\"], \"probes\": false, "   \
   "\"wide\": null},\n"                                                                                                 \
   "{\"name\": \"cache\", \"kernel\": 1, \"grid\": [\"rows\", 1, 1], \"args\": [\"s0\", \"b0\"], \"probes\": false, "   \
@@ -23,7 +24,7 @@
   "{\"name\": \"squash\", \"kernel\": 3, \"grid\": [\"rows\", 1, 1], \"args\": [\"b0\"], \"probes\": false, "          \
   "\"wide\": null},\n"                                                                                                 \
   "{\"name\": \"head\", \"kernel\": 4, \"grid\": [5, \"out_rows\", 1], \"args\": [\"w1\", \"w2\", \"b0\", \"b22\"], "  \
-  "\"probes\": false, \"wide\": null}],\n\"sample\": " sample ",\n\"weights\": [\n"                                    \
+  "\"probes\": false, \"wide\": null}" more "],\n\"sample\": " sample ",\n\"weights\": [\n"                            \
   "{\"tensor\": \"emb\", \"row0\": 0, \"rows\": 300, \"cols\": 22, \"pitch\": 24, \"dtype\": \"f32\", "                \
   "\"read_rows\": 1},\n"                                                                                               \
   "{\"tensor\": \"head\", \"row0\": 0, \"rows\": 160, \"cols\": 22, \"pitch\": 24, \"dtype\": \"f32\", "               \

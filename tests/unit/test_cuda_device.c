@@ -159,6 +159,35 @@ static void a_fault_breaks_the_device_not_the_program(void **state) {
   free(faulty);
 }
 
+/* What only probes need asks for more shared memory than there is: that call fails, and only that one. */
+static void a_launch_that_fails_leaves_the_session(void **state) {
+  (void)state;
+  static const char more[] =
+      ", {\"name\": \"too much\", \"kernel\": 5, \"grid\": [1, 1, 1], \"args\": [], \"probes\": true, "
+      "\"wide\": null}";
+  static double layers_of[2 * TOY_CONTEXT * TOY_D];
+  char table[sizeof(TOY_TABLE_OF("null", "49152", "")) + sizeof(more)];
+  snprintf(table, sizeof(table), TOY_TABLE_OF("null", "49152", "%s"), more);
+  const char *path = write_package("launch.tpack", ptx, ptx_bytes, table, false);
+  const int32_t tokens[] = {3, 4, 5};
+  float a[TOY_V], b[TOY_V];
+  taper_model *m;
+  taper_session *s;
+  taper_error error = {0};
+  OK(try_model(path, NULL, &m, e));
+  OK(taper_session_new(m, NULL, &s, e));
+  OK(taper_session_append(s, 0, tokens, 3, a, e));
+  OK(taper_session_rewind(s, 0, 2, e));
+  assert_int_equal(taper_session_append_all(s, 0, tokens, 1, NULL, hold_layer, layers_of, &error), TAPER_DEVICE);
+  if (!strstr(error.message, "stage 'too much': kernel 'greedy', grid 1 x 1 x 1 of 32 threads: cuLaunchKernel: "))
+    fail_msg("%s", error.message);
+  assert_int_equal(taper_session_length(s, 0), 2);
+  OK(taper_session_append(s, 0, tokens + 2, 1, b, e));
+  assert_memory_equal(a, b, sizeof(a));
+  taper_session_free(s);
+  taper_model_free(m);
+}
+
 static void what_does_not_fit_names_its_size(void **state) {
   (void)state;
   if (strcmp(word, "sim") != 0) skip(); /* another device's memory cannot be made small */
@@ -392,6 +421,7 @@ int main(void) {
                                      cmocka_unit_test(bad_numbers_are_told_and_leave_no_trace),
                                      cmocka_unit_test(greedy_generation_is_the_hosts),
                                      cmocka_unit_test(a_fault_breaks_the_device_not_the_program),
+                                     cmocka_unit_test(a_launch_that_fails_leaves_the_session),
                                      cmocka_unit_test(rows_decode_together_as_alone),
                                      cmocka_unit_test(what_does_not_fit_names_its_size),
                                      cmocka_unit_test(exhausted_memory_leaves_nothing_behind),
