@@ -54,21 +54,22 @@ static CUresult begin_early(const drv_op *op, sim_run **out) {
 static CUresult check_early(CUstream stream, const drv_op *op, sim_run **run) {
   sim_fault fault = {0};
   if (!*run) DRV_TRY(begin_early(op, run));
-  if (stream->at_work && sim_run_conflict(*run, stream->at_work, &fault)) return broken_kernel(&fault);
-  const sim_kernel_facts *facts = sim_facts(op->as.kernel.function->kernel);
-  if (facts->waits) return CUDA_SUCCESS;
-  return drv_break(CUDA_ERROR_LAUNCH_FAILED,
-                   "kernel '%s' has no griddepcontrol.wait, but may begin before the kernel ahead of it has ended: "
-                   "whatever comes after it is not ordered after that one",
-                   facts->name);
+  return stream->at_work && sim_run_conflict(*run, stream->at_work, &fault) ? broken_kernel(&fault) : CUDA_SUCCESS;
 }
 
-static CUresult finish(CUstream stream, const drv_op *op, sim_run *run, bool remember) {
+static CUresult finish(CUstream stream, const drv_op *op, sim_run *run, bool early, bool remember) {
   sim_fault fault = {0};
   sim_counters counters = {0};
+  const char *name = sim_facts(op->as.kernel.function->kernel)->name;
   bool ended = sim_run_rest(run, &counters, &fault);
-  drv_count(sim_facts(op->as.kernel.function->kernel)->name, &counters);
+  drv_count(name, &counters);
   if (!ended) return broken_kernel(&fault);
+  if (early && !counters.grid_waits)
+    return drv_break(
+        CUDA_ERROR_LAUNCH_FAILED,
+        "no thread of kernel '%s' came to griddepcontrol.wait, and it may begin before the kernel ahead of "
+        "it has ended: whatever comes after it is not ordered after that one",
+        name);
   if (!remember) return CUDA_SUCCESS;
   if (!stream->at_work) stream->at_work = sim_footprint_new();
   if (stream->at_work && sim_footprint_add(stream->at_work, run)) return CUDA_SUCCESS;
@@ -94,7 +95,7 @@ CUresult drv_run_kernel(CUstream stream, drv_op *op) {
   CUresult result = next_early ? begin_early(next, &stream->early) : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS && early) result = check_early(stream, op, &run);
   /* in eager mode the next one is not known yet */
-  if (result == CUDA_SUCCESS) result = finish(stream, op, run, next_early || drv.options.eager);
+  if (result == CUDA_SUCCESS) result = finish(stream, op, run, early, next_early || drv.options.eager);
   sim_run_free(run);
   return result;
 }

@@ -369,6 +369,7 @@ void sim_counters_add(sim_counters *to, const sim_counters *from) {
   to->local_bytes += from->local_bytes;
   to->atomics += from->atomics;
   to->barriers += from->barriers;
+  to->grid_waits += from->grid_waits;
   touch_add_usage(&to->global, &from->global);
 }
 

@@ -130,6 +130,7 @@ typedef struct sim_counters {
   uint64_t launches, blocks, warp_instructions, thread_instructions;
   sim_usage global; /* over all allocations */
   uint64_t shared_accesses, local_bytes, atomics, barriers;
+  uint64_t grid_waits; /* groups of a warp's threads that came to griddepcontrol.wait */
 } sim_counters;
 
 typedef struct sim_launch {

@@ -184,6 +184,7 @@ static void control(warp *w, group g, const inst *i, uint32_t lanes) {
   case INST_BARRIER: sim_barrier_arrive(w, &g, i, lanes); return;
   case INST_COLLECT: collect(w, &g, i, lanes); return;
   case INST_GRID_WAIT:
+    w->block->worker->counters.grid_waits++;
     if (w->block->run->early)
       g.state = GROUP_AT_GRID_WAIT;
     else

@@ -54,6 +54,11 @@ extern "C" __global__ void chain_last_reads_early(float *y, const float *x, cons
   WAIT();
   if (i < n) y[i] = w[i] * (blockIdx.x == gridDim.x - 1 ? f : x[i]);
 }
+extern "C" __global__ void chain_seldom_waits(float *y, const float *x, const float *w, unsigned n) {
+  if (blockIdx.x < n) return;
+  WAIT();
+  y[0] = x[0] * w[0];
+}
 
 /* the other seeded faults */
 extern "C" __global__ void beyond(float *y) { y[blockIdx.x * blockDim.x + threadIdx.x] = 1.0f; }

@@ -148,7 +148,13 @@ static void check_weights(const char *model, const char *dtype) {
   opened o = open_model(path);
   check_rows(&o, model, 1);
   check_rows(&o, model, SLOTS);
+  void *library = dlopen(o.d->driver.path, RTLD_NOW);
+  assert_non_null(library);
+  const char *(*fault)(void);
+  *(void **)&fault = dlsym(library, "taper_sim_fault");
   close_model(&o);
+  assert_string_equal(fault(), ""); /* nothing was forgotten, either */
+  dlclose(library);
   unlink(path);
 }
 
