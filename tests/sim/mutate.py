@@ -1,0 +1,245 @@
+#!/usr/bin/python3
+"""Mutations of correct kernels: the PTX of compiled models, one instruction changed at a time, judged on the simulator by tests/sim/mutants.
+
+At least 90 % must be caught, by a fault or by a wrong result; docs/sim.md says what survives and why. `mutate.py BUILD [--all] [--list]`: --all tries
+every mutant of every model in place of a sample, --list prints the survivors.
+"""
+import json
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.abspath(sys.argv[1])
+TAPERC = os.path.join(BUILD, "taperc")
+EVERY = "--all" in sys.argv
+LIST = "--list" in sys.argv
+QUICK = bool(os.environ.get("TAPERC_QUICK"))
+A_KIND = 10 ** 9 if EVERY else 4 if QUICK else 14  # mutants of one kind and model
+LEAST = 0.90
+
+SOURCE = """model mutated(vocab = 33, context = 24, d = 20, layers = 2, heads = 2, kv = 1, ff = 28) {
+  gate internal; gate final;
+  param wte: [vocab, d] init normal(0.02);
+  block layer(x) {
+    let h = taper_rms_norm(x, name = "attn_norm", gate = internal, eps = 1e-5);
+    let q = rope(split_heads(linear(h, d, name = "attn.q"%(bias)s), heads), theta = 100);
+    let k = rope(split_heads(linear(h, kv * (d / heads), name = "attn.k"%(bias)s), kv), theta = 100);
+    let v = split_heads(linear(h, kv * (d / heads), name = "attn.v"%(bias)s), kv);
+    let y = x + linear(merge_heads(attention(q, k, v, causal = true%(attention)s)), d, name = "attn.o"%(bias)s);
+    let m = taper_rms_norm(y, name = "mlp_norm", gate = internal, eps = 1e-5);
+    return y + linear(%(mlp)s, d, name = "mlp.down"%(bias)s);
+  }
+  forward(tokens) {
+    let x = embed(tokens, wte);
+    repeat layers as "layers" { x = layer(x); }
+    return linear(taper_rms_norm(x, name = "norm", gate = final, eps = 1e-5), weight = wte);
+  }
+}
+"""
+SWIGLU = 'silu(linear(m, ff, name = "mlp.gate")) * linear(m, ff, name = "mlp.up")'
+GELU = 'gelu_tanh(linear(m, ff, name = "mlp.gate", bias = true))'
+MODELS = {  # text, gates, options
+    "live": (dict(bias="", attention="", mlp=SWIGLU), 1, []),
+    "folded-bf16": (dict(bias=", bias = true", attention=", window = 5", mlp=GELU), 0, ["--dtype", "bf16"]),
+    "kernels": (dict(bias="", attention=", softcap = 2.0", mlp=SWIGLU), 1, ["--norms=kernel"]),
+}
+
+
+def weights(path, mlp):
+    """Deviation 0.3 and gains about 1: every number matters."""
+    r = random.Random(3)
+    d, ff, kvd, vocab = 20, 28, 10, 33
+    shapes = {"wte": (vocab, d)}
+    for i in range(2):
+        p = "layers.%d." % i
+        mats = {"attn.q": (d, d), "attn.k": (kvd, d), "attn.v": (kvd, d), "attn.o": (d, d), "mlp.gate": (ff, d), "mlp.down": (d, ff)}
+        if mlp is SWIGLU:
+            mats["mlp.up"] = (ff, d)
+        for n, s in mats.items():
+            shapes[p + n + ".weight"] = s
+            if mlp is GELU:
+                shapes[p + n + ".bias"] = s[:1]
+        for n in ("attn_norm", "mlp_norm"):
+            shapes.update({p + n + ".weight": (d,), p + n + ".taper_weight": (d,), p + n + ".taper_c": (1,)})
+    shapes.update({"norm.weight": (d,), "norm.taper_weight": (d,), "norm.taper_c": (1,)})
+    header, data, at = {}, b"", 0
+    for name, shape in shapes.items():
+        n = 1
+        for s in shape:
+            n *= s
+        mean, deviation = (0.8, 0) if name.endswith("taper_c") else (1, 0.2) if "norm" in name else (0, 0.3)
+        data += struct.pack("<%df" % n, *(r.gauss(mean, deviation) for _ in range(n)))
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [at, len(data)]}
+        at = len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def make_package(name, folder):
+    text, gate, options = MODELS[name]
+    source, file, package = (os.path.join(folder, name + end) for end in (".tmodel", ".safetensors", ".tpack"))
+    with open(source, "w") as f:
+        f.write(SOURCE % text)
+    weights(file, text["mlp"])
+    subprocess.run([TAPERC, "compile", source, "--weights", file, "--gate", "internal=%d" % gate, "--gate", "final=%d" % gate, "--target", "cuda", "--arch", "compute_90", "-o", package] + options, check=True, stderr=subprocess.PIPE)
+    return package
+
+
+def ptx_of(package):
+    with open(package, "rb") as f:
+        (size,) = struct.unpack("<Q", f.read(8))
+        header = json.loads(f.read(size).decode())
+        name = next(k for k in header if k.startswith("taper.image.compute_"))
+        begin, end = header[name]["data_offsets"]
+        f.seek(8 + size + begin)
+        return f.read(end - begin).rstrip(b"\0").decode()
+
+
+# ---- mutations: kind -> (pattern of an instruction, what it becomes) ----
+
+SWAPS = {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt", "eq": "ne", "ne": "eq", "lo": "ls", "hs": "hi", "ls": "lo", "hi": "hs", "ltu": "leu", "leu": "ltu", "gtu": "geu", "geu": "gtu", "equ": "neu", "neu": "equ"}
+
+
+def last_number(step):
+    """The last immediate operand of an integer instruction becomes another one."""
+    def change(m):
+        return m.group(1) + str(int(m.group(2)) + step) + m.group(3)
+    return change
+
+
+RULES = [
+    ("barrier dropped", r"^(\s*)(?:bar|barrier)\.(?:cta\.)?(?:sync|warp\.sync)\b[^;]*;", r"\1"),
+    ("wait dropped", r"^(\s*)(?:griddepcontrol\.wait|cp\.async\.wait_group|cp\.async\.wait_all)\b[^;]*;", r"\1"),
+    ("fence dropped", r"^(\s*)(?:membar|fence)\.[^;]*;", r"\1"),
+    ("atomic becomes a load", r"^(\s*)atom\.(global|shared)[^;]*?\.(\w\d\d)(\s+)([^,;]+), (\[[^\]]+\]),[^;]*;", r"\1ld.\2.\3\4\5, \6;"),
+    ("reduction dropped", r"^(\s*)red\.[^;]*;", r"\1"),
+    ("bound", r"(\bsetp\.)(\w+)(\.)", lambda m: m.group(1) + SWAPS.get(m.group(2), m.group(2)) + m.group(3)),
+    ("branch turned", r"@%p", "@!%p"),
+    ("branch turned back", r"@!%p", "@%p"),
+    ("operator: add, sub", r"\badd\.((?:rn\.)?f32|s32|s64|u32)\b", r"sub.\1"),
+    ("operator: sub, add", r"\bsub\.((?:rn\.)?f32|s32|s64|u32)\b", r"add.\1"),
+    ("operator: mul, add", r"\bmul\.(?:rn\.)?f32\b", "add.f32"),
+    ("operator: fma", r"\bfma\.rn\.f32(\s+)(%f\d+|%r\d+), (\S+), (\S+), (\S+);", r"fma.rn.f32\1\2, \3, \5, \4;"),
+    ("operator: max, min", r"\bmax\.(f32|s32|u32)\b", r"min.\1"),
+    ("operator: min, max", r"\bmin\.(f32|s32|u32)\b", r"max.\1"),
+    ("operator: and, or", r"\band\.b(32|64)\b", r"or.b\1"),
+    ("operator: shift", r"\bshl\.b(32|64)\b", r"shr.u\1"),
+    ("operator: negation dropped", r"\bneg\.f32\b", "mov.f32"),
+    ("operator: xor-shuffle", r"\bshfl\.sync\.bfly\b", "shfl.sync.up"),
+    ("function: exp2, log2", r"\bex2\.approx(\.ftz)?\.f32\b", r"lg2.approx\1.f32"),
+    ("function: rcp, sqrt", r"\brcp\.rn\.f32\b", "sqrt.rn.f32"),
+    ("function: rsqrt, sqrt", r"\b(rsqrt\.approx(?:\.ftz)?|sqrt\.rn)\.f32\b", "rcp.rn.f32"),
+    ("selection turned", r"\b(selp\.\w+\s+\S+), (\S+), (\S+), (%p\d+;)", r"\1, \3, \2, \4"),
+    ("index: number + 1", r"^(\s*(?:@!?%p\d+ )?(?:add|sub|mad\.lo|mad\.wide|mul\.lo|mul\.wide|shl|shr|and)\.[^;]*, )(-?\d+)(;)", last_number(1)),
+    ("stride: number * 2", r"^(\s*(?:mul\.lo|mul\.wide|mad\.lo)\.\w+\s+[^,]+, [^,]+, )(\d+)(;|, [^;]*;)", lambda m: m.group(1) + str(int(m.group(2)) * 2) + m.group(3)),
+    ("address + 4", r"(\b(?:ld|st)\.(?:global|shared)[^;]*\[%\w+)(?:\+(\d+))?(\])", lambda m: "%s+%d%s" % (m.group(1), int(m.group(2) or 0) + 4, m.group(3))),
+    ("address + 16", r"(\b(?:ld|st)\.(?:global|shared)[^;]*\.v4[^;]*\[%\w+)(?:\+(\d+))?(\])", lambda m: "%s+%d%s" % (m.group(1), int(m.group(2) or 0) + 16, m.group(3))),
+    ("store dropped", r"^(\s*)st\.(?:global|shared)[^;]*;", r"\1"),
+    ("parameter word", r"(\bld\.param\.u32\s+\S+, \[\w+\+)(\d+)(\])", last_number(4)),
+    ("modifier: rounding", r"\bcvt\.rzi\.", "cvt.rpi."),
+    ("modifier: bf16 operands", r"\bcvt\.rn\.bf16\.f32\b", "cvt.rz.bf16.f32"),
+    ("modifier: signed shift", r"\bshr\.s32\b", "shr.u32"),
+    ("modifier: matrix halves", r"\bmma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16\.bf16\.f32\b", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
+]
+RULES = [(kind, re.compile(pattern), to) for kind, pattern, to in RULES]
+
+
+def sites(text):
+    """kind -> [(line number, kernel, changed line)]; code only."""
+    found, kernel = {}, None
+    for number, line in enumerate(text.split("\n")):
+        m = re.search(r"\.(?:entry|func)\b.*?(\w+)\s*\($", line)
+        kernel = m.group(1) if m else kernel
+        if not re.match(r"\s*(?:@!?%p\d+ )?[a-z]", line):
+            continue
+        for kind, pattern, to in RULES:
+            changed = pattern.sub(to, line, count=1)
+            if changed != line:
+                found.setdefault(kind, []).append((number, kernel, changed))
+    return found
+
+
+class Judge:
+    def __init__(self, package, folder):
+        self.command = [os.path.join(BUILD, "tests/sim/mutants"), package, os.path.join(folder, "mutant.tpack")]
+        self.start()
+
+    def start(self):
+        env = dict(os.environ, TAPER_SIM_BUDGET=str(1 << 20), TAPER_SIM_SEED="1")
+        self.p = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+        line = self.p.stdout.readline().decode("utf-8", "replace").strip()
+        if line != "ready":
+            raise SystemExit("not ok mutants: the package as it is: %s" % (line or "no answer"))
+
+    def ask(self, text):
+        data = text.encode()
+        try:
+            self.p.stdin.write(b"%d\n" % len(data) + data)
+            self.p.stdin.flush()
+            answer = self.p.stdout.readline().decode("utf-8", "replace").strip()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            status = self.p.wait()
+            self.start()
+            return "crash %d" % status
+        return answer
+
+    def close(self):
+        self.p.stdin.close()
+        self.p.wait()
+
+
+def try_model(name, folder, totals):
+    package = make_package(name, folder)
+    text = ptx_of(package)
+    judge = Judge(package, folder)
+    if judge.ask(text) != "same":
+        print("not ok %s: the unchanged kernels are not judged the same" % name)
+        return
+    lines = text.split("\n")
+    draw = random.Random(11)
+    caught = tried = refused = 0
+    survivors, crashes = [], []
+    for kind, places in sorted(sites(text).items()):
+        for number, kernel, changed in sorted(draw.sample(places, min(A_KIND, len(places)))):
+            answer = judge.ask("\n".join(lines[:number] + [changed] + lines[number + 1:]))
+            word = answer.split(" ")[0]
+            if word == "refused":
+                refused += 1
+                continue
+            tried += 1
+            caught += word in ("fault", "wrong")
+            of = totals.setdefault(kind, [0, 0])
+            of[0] += word in ("fault", "wrong")
+            of[1] += 1
+            if word == "crash":
+                crashes.append("%s in %s: %s: %s" % (kind, kernel, lines[number].strip(), answer))
+            elif word == "same":
+                survivors.append("%s in %s: %s" % (kind, kernel, lines[number].strip()))
+    judge.close()
+    if LIST:
+        print("\n".join("# survivor: " + s for s in survivors))
+    print("%s %s: the simulator never crashes%s" % ("not ok" if crashes else "ok", name, ": " + "; ".join(crashes[:3]) if crashes else ""))
+    share = caught / max(tried, 1)
+    good = tried > 0 and share >= LEAST
+    print("%s %s: %d of %d mutants caught (%.1f %%), %d not loadable%s" % ("ok" if good else "not ok", name, caught, tried, 100 * share, refused, "" if good else ": survivors: " + "; ".join(survivors[:40])))
+
+
+def main():
+    totals = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in list(MODELS)[:1] if QUICK else MODELS:
+            try_model(name, folder, totals)
+    for kind, (caught, tried) in sorted(totals.items()):
+        print("# %-28s %4d of %4d" % (kind, caught, tried))
+
+
+main()
