@@ -48,20 +48,23 @@ static __device__ __forceinline__ u32 step(const u32 *x, u32 width, u32 i, u32 r
   return 3u * x[next] + 5u * x[far] + (x[i] >> 7) + round;
 }
 
-/* reads count x 16 bytes once; *sum += all words. Grids of any size. */
-extern "C" __global__ void read_all(const uint4 *data, u64 count, u32 *sum) {
-  u64 stride = (u64)gridDim.x * blockDim.x, i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+/* reads count x 16 bytes, `times` times; *sum += all words. Grids of any size. */
+extern "C" __global__ void read_all(const uint4 *data, u64 count, u32 times, u32 *sum) {
+  u64 stride = (u64)gridDim.x * blockDim.x;
   u32 s = 0;
-  for (; i + 7 * stride < count; i += 8 * stride) {
-    uint4 v[8];
+  for (u32 t = 0; t < times; t++) {
+    u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i + 7 * stride < count; i += 8 * stride) {
+      uint4 v[8];
 #pragma unroll
-    for (int k = 0; k < 8; k++) v[k] = load_once(data + i + k * stride);
+      for (int k = 0; k < 8; k++) v[k] = load_once(data + i + k * stride);
 #pragma unroll
-    for (int k = 0; k < 8; k++) s += v[k].x + v[k].y + v[k].z + v[k].w;
-  }
-  for (; i < count; i += stride) {
-    uint4 v = load_once(data + i);
-    s += v.x + v.y + v.z + v.w;
+      for (int k = 0; k < 8; k++) s += v[k].x + v[k].y + v[k].z + v[k].w;
+    }
+    for (; i < count; i += stride) {
+      uint4 v = load_once(data + i);
+      s += v.x + v.y + v.z + v.w;
+    }
   }
   for (int k = 16; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
   if (threadIdx.x % 32 == 0) atomicAdd(sum, s);

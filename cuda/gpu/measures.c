@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { READ_THREADS = 256, READ_BLOCKS = 8 /* a multiprocessor */, THREADS = 128 };
+enum { READ_THREADS = 256, READ_BLOCKS = 8 /* a multiprocessor */, THREADS = 128, SIMULATED_MOST = 1 << 14 };
 #define READ_AT_LEAST (1ull << 31) /* bytes of one measurement */
 #define PATTERN 0x9e3779b9u
 
@@ -27,37 +27,35 @@ static taper_status finish(rig *r, double *out_seconds, taper_error *error) {
 static taper_status read_again(rig *r, CUdeviceptr data, CUdeviceptr sum, uint64_t bytes, uint32_t times, double *out,
                                taper_error *error) {
   uint64_t count = bytes / 16;
-  uint32_t got = 0, want = 0;
-  void *parameters[] = {&data, &count, &sum};
+  uint32_t got = 0, want = (uint32_t)(bytes / 4) * PATTERN * times * 2;
+  void *parameters[] = {&data, &count, &times, &sum};
   RIG_TRY(r, cuMemsetD32Async, (data, PATTERN, bytes / 4, r->stream));
   RIG_TRY(r, cuMemsetD32Async, (sum, 0, 1, r->stream));
-  TAPER_TRY(rig_launch(r, RIG_read_all, r->blocks * READ_BLOCKS, READ_THREADS, parameters, RIG_PLAIN, error));
-  RIG_TRY(r, cuEventRecord, (r->begin, r->stream));
-  for (uint32_t i = 0; i < times; i++)
+  for (int warm = 1; warm >= 0; warm--) {
+    RIG_TRY(r, cuEventRecord, (r->begin, r->stream));
     TAPER_TRY(rig_launch(r, RIG_read_all, r->blocks * READ_BLOCKS, READ_THREADS, parameters, RIG_PLAIN, error));
-  TAPER_TRY(finish(r, out, error));
+    TAPER_TRY(finish(r, out, error));
+  }
   RIG_TRY(r, cuMemcpyDtoHAsync_v2, (&got, sum, sizeof got, r->stream));
   RIG_TRY(r, cuStreamSynchronize, (r->stream));
-  want = (uint32_t)(bytes / 4) * PATTERN * (times + 1);
   if (got != want) return TAPER_FAIL(error, TAPER_DEVICE, "read_all: sum %08x, not %08x", got, want);
   return TAPER_OK;
 }
 
-/* GB/s of reading `argument` bytes again and again */
+/* GB/s of reading `argument` bytes again and again, in one launch */
 static taper_status measure_read(rig *r, const rig_measure *m, double *out, taper_error *error) {
-  uint64_t bytes = r->driver.simulated ? m->argument >> 16 : m->argument;
-  if (bytes > 1u << 14 && r->driver.simulated)
-    return TAPER_FAIL(error, TAPER_UNSUPPORTED, "too large for the simulator");
-  if (r->driver.simulated) bytes += 48; /* a torn tail */
-  uint32_t times = r->driver.simulated ? 1 : (uint32_t)(READ_AT_LEAST / bytes);
+  const bool simulated = r->driver.simulated;
+  uint64_t bytes = simulated ? (m->argument >> 8) + 48 /* a torn tail */ : m->argument;
+  if (simulated && bytes > SIMULATED_MOST) return TAPER_FAIL(error, TAPER_UNSUPPORTED, "too large for the simulator");
+  uint32_t times = simulated ? 2 : bytes < READ_AT_LEAST ? (uint32_t)(READ_AT_LEAST / bytes) : 1;
   CUdeviceptr data = 0, sum = 0;
   double seconds = 0;
   taper_status status = cuda_driver_check(&r->driver, r->driver.cuMemAlloc_v2(&data, bytes), "cuMemAlloc_v2", error);
   if (status == TAPER_NOMEM) status = TAPER_FAIL(error, TAPER_UNSUPPORTED, "not enough device memory");
   if (status == TAPER_OK)
     status = cuda_driver_check(&r->driver, r->driver.cuMemAlloc_v2(&sum, 16), "cuMemAlloc_v2", error);
-  if (status == TAPER_OK) status = read_again(r, data, sum, bytes, times ? times : 1, &seconds, error);
-  *out = (double)bytes * (times ? times : 1) / (seconds > 0 ? seconds : 1) * 1e-9;
+  if (status == TAPER_OK) status = read_again(r, data, sum, bytes, times, &seconds, error);
+  *out = (double)bytes * times / (seconds > 0 ? seconds : 1) * 1e-9;
   if (sum) (void)r->driver.cuMemFree_v2(sum);
   if (data) (void)r->driver.cuMemFree_v2(data);
   return status;
