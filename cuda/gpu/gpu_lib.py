@@ -26,6 +26,11 @@ def path(*parts):
     return os.path.join(HERE, *parts)
 
 
+def package(name):
+    """Where run.sh has unpacked it."""
+    return os.path.join(os.environ.get("work", "."), "models", name)
+
+
 def run(command, seconds):
     """(exit status, stdout, stderr); 124 where the time was over. The command line goes to stderr, which run.sh keeps."""
     sys.stderr.write("$ %s\n" % " ".join(map(shlex.quote, command)))

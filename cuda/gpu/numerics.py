@@ -10,7 +10,7 @@ import gpu_lib as g
 
 
 def check(m):
-    status, out, err = g.run([g.path("bin", "taperc"), "check", g.path("models", m["package"]), g.path("models", m["reference"]), "--device", g.DEVICE, "--json", "--tol", repr(m["tol"])], g.left())
+    status, out, err = g.run([g.path("bin", "taperc"), "check", g.package(m["package"]), g.path("models", m["reference"]), "--device", g.DEVICE, "--json", "--tol", repr(m["tol"])], g.left())
     row = {"name": m["name"], "kind": "logits", "dtype": m["dtype"], "tol": m["tol"], "ok": status == 0}
     try:
         row["max_rel"] = json.loads(out)["max_rel"]
@@ -20,7 +20,7 @@ def check(m):
 
 
 def same_ids(m):
-    status, out, err = g.run([g.path("bin", "taperc"), "run", g.path("models", m["package"]), "--device", g.DEVICE] + m["arguments"], g.left())
+    status, out, err = g.run([g.path("bin", "taperc"), "run", g.package(m["package"]), "--device", g.DEVICE] + m["arguments"], g.left())
     row = {"name": m["name"], "kind": "ids", "dtype": m["dtype"], "ok": status == 0 and out.strip() == m["ids"], "arguments": " ".join(m["arguments"])}
     if not row["ok"]:
         row["why"] = "exit %d: %s, not %s: %s" % (status, out.strip()[:300], m["ids"][:300], err.strip()[-300:])

@@ -24,6 +24,11 @@ python=${PYTHON:-python3}
 work=$(mktemp -d "${TMPDIR:-/tmp}/taper-gpu.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
+mkdir "$work/models"
+for packed in "$here"/models/*.gz; do
+  name=${packed##*/}
+  gzip -dc "$packed" > "$work/models/${name%.gz}" || echo "run.sh: $packed cannot be unpacked" >&2
+done
 export here device dry work python
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" TAPER_DEVICE="$device" TAPER_TEST_DEVICE="${device%%:*}" \
   TAPER_CACHE_DIR="$work/cache" PYTHONDONTWRITEBYTECODE=1

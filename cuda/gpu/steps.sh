@@ -24,7 +24,7 @@ conformance() {
   if [ -n "$dry" ]; then set -- one_position-f32; else set -- $(cat "$here/conformance.list"); fi
   for model in "$@"; do
     echo "\$ test_device $model.tpack"
-    timeout 60 "$here/bin/test_device" "$here/models/$model.tpack" 2>&1 || { bad=1; echo "[  FAILED  ] $model: exit or time limit"; }
+    timeout 60 "$here/bin/test_device" "$work/models/$model.tpack" 2>&1 || { bad=1; echo "[  FAILED  ] $model: exit or time limit"; }
   done
   return $bad
 }
@@ -35,7 +35,7 @@ sanitizer() {
   bad=0
   for tool in memcheck racecheck initcheck synccheck; do
     echo "\$ compute-sanitizer --tool $tool taperc run dims20-f32.tpack"
-    timeout 25 compute-sanitizer --tool "$tool" --error-exitcode 9 "$here/bin/taperc" run "$here/models/dims20-f32.tpack" --tokens 1,2,3 -n 6 --temp 0 --print-tokens --no-graph > "$work/sanitizer" 2>&1
+    timeout 25 compute-sanitizer --tool "$tool" --error-exitcode 9 "$here/bin/taperc" run "$work/models/dims20-f32.tpack" --tokens 1,2,3 -n 6 --temp 0 --print-tokens --no-graph > "$work/sanitizer" 2>&1
     status=$?
     tail -n 25 "$work/sanitizer"
     echo "exit $status"

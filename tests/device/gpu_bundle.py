@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """The GPU bundle, made small and run dry on the simulator: every step of run.sh, its limits and its failures; the report refuses the figures."""
+import gzip
 import json
 import os
 import shutil
@@ -43,8 +44,7 @@ def dry_run(bundle, folder):
     expect("launches and reads", all(measured[n].get("n") == 1 for n in ("read_1_mib", "launch", "launch_sync", "graph_node", "graph_pdl_edge", "graph_launch_sync")), measured)
     decoded = rows(out, "decode.jsonl")
     by = {(r["batch"], v["label"]): v for r in decoded for v in r["rows"]}
-    expect("decode: two batches, four variants", len(by) == 8 and all(v["n"] == 1 and len(v["ids"]) == 32 for v in by.values()), by)
-    expect("decode: live norms say the same, deferred or as kernels", all(by[b, "kernel"]["ids"] == by[b, "deferred"]["ids"] for b in (1, 2)), by)
+    expect("decode: two batches, two variants", len(by) == 4 and all(v["n"] == 1 and len(v["ids"]) == 32 for v in by.values()), by)
     numerics = rows(out, "numerics.json")
     expect("numerics: logits and ids", {r["kind"] for r in numerics} == {"logits", "ids"} and all(r["ok"] for r in numerics), numerics)
     expect("conformance", "[       OK ]" in read(out, "conformance.txt") and "FAILED" not in read(out, "conformance.txt"))
@@ -55,10 +55,11 @@ def dry_run(bundle, folder):
 
 def broken_runs(bundle, folder):
     out = os.path.join(folder, "broken")
-    model = os.path.join(bundle, "models", "one_position-f32.tpack")
-    with open(model, "r+b") as f:
-        f.seek(-100, 2)
-        f.write(b"damaged!")
+    model = os.path.join(bundle, "models", "dims20-f32.tpack.gz")
+    with gzip.open(model, "rb") as f:
+        data = f.read()
+    with gzip.open(model, "wb") as f:
+        f.write(data[:-100] + b"damaged!" + data[-92:])
     status, text = run(["sh", os.path.join(bundle, "run.sh"), out, "--dry"])
     expect("a failure stops no other step", status == 1 and "numerics: failed" in text and "calibration: passed" in text and "decode: passed" in text, text)
     out = os.path.join(folder, "short")
