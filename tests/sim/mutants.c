@@ -1,9 +1,8 @@
 /*
  * mutants PACKAGE TEMPORARY - judges mutants of a CUDA package's PTX on the simulator (mutate.py makes them). Reads frames "BYTES\n" + PTX on stdin
  * and answers each with one line: "refused TEXT" (it cannot be loaded), "fault TEXT", "wrong TEXT" (another result than that of the package as it
- * is) or "same". The first line is "ready KERNEL_LAUNCHES_OK" or "error TEXT".
+ * is) or "same". The first line is "ready" or "error TEXT".
  */
-#include "runtime/abi/cuda_abi.h"
 #include "runtime/base/safetensors.h"
 #include "runtime/device.h"
 #include <math.h>
@@ -11,12 +10,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 2, LONG = 11, SHORT = 3, ROWS = LONG + SHORT, MADE = 4, DECODES = 2, MOST_TENSORS = 512 };
+enum { SLOTS = 2, CONTEXT = 24, MOST_ROWS = 14, MADE = 12, DECODES = 8, MOST_TENSORS = 512 };
 #define TOLERANCE 2e-5 /* of the largest logit */
 
+/* Batches of the two sequences, one behind the other: every way that kernels take rows. */
+static const struct {
+  uint32_t rows[SLOTS];
+  bool last_only;
+} batches[] = {{{11, 3}, false}, {{1, 1}, false}, {{1, 0}, false}, {{3, 2}, true}, {{1, 7}, false}};
+enum { BATCHES = sizeof batches / sizeof *batches, LENGTH_0 = 17, LENGTH_1 = 13 /* behind them */ };
+
+/* How ids are chosen, from the state behind the batches; `end`: the first id of the first decode ends it. */
+static const struct {
+  float temperature;
+  uint32_t top_k;
+  float top_p, min_p, penalty;
+  uint32_t most;
+  bool end;
+} decodes[DECODES] = {
+    {0, 0, 1, 0, 1, 4, false},       {0, 0, 1, 0, 1.5f, 3, true},      {0.9f, 20, 0.9f, 0.02f, 1.3f, 4, false},
+    {1.2f, 0, 1, 0, 1, 3, false},    {0.7f, 5, 1, 0, 1, 3, false},     {1.5f, 0, 0.6f, 0, 1, 3, false},
+    {1.5f, 0, 1, 0.2f, 1, 3, false}, {2, 30, 0.97f, 0, 1, MADE, false}};
+
 typedef struct outcome {
-  float *logits; /* [ROWS + SLOTS][vocab] */
-  float *probes; /* [probes][ROWS][width] */
+  float *logits; /* [BATCHES][MOST_ROWS][vocab] */
+  float *probes; /* [probes][rows of the first batch][width] */
   size_t logit_count, probe_count;
   int32_t ids[DECODES][SLOTS][MADE];
   uint32_t made[DECODES][SLOTS], end[DECODES][SLOTS];
@@ -30,53 +48,48 @@ static void outcome_free(outcome *o) {
 
 static int32_t id_at(const device *d, uint32_t i) { return (int32_t)((i * 2654435761u >> 7) % d->facts.vocab); }
 
-/* Eleven tokens of one sequence and three of another at once, then one more of each. */
-static taper_status forward(device *d, device_state *s, uint32_t longer, uint32_t shorter, outcome *o,
-                            taper_error *error) {
-  int32_t token[ROWS], pos[ROWS], slot[ROWS], out_row[ROWS];
-  float *logits[ROWS];
-  const uint32_t rows = longer + shorter;
-  for (uint32_t i = 0; i < rows; i++) {
-    token[i] = id_at(d, i), out_row[i] = (int32_t)i, logits[i] = o->logits + (size_t)i * d->facts.vocab;
-    slot[i] = i >= longer, pos[i] = (int32_t)(i < longer ? i : i - longer);
+static taper_status forward(device *d, device_state *s, outcome *o, taper_error *error) {
+  uint32_t length[SLOTS] = {0};
+  for (uint32_t k = 0; k < BATCHES; k++) {
+    int32_t token[MOST_ROWS], pos[MOST_ROWS], slot[MOST_ROWS], out_row[MOST_ROWS];
+    float *logits[MOST_ROWS];
+    device_batch b = {.token = token, .pos = pos, .slot = slot, .out_row = out_row, .logits = logits};
+    for (uint32_t i = 0; i < SLOTS; i++) {
+      for (uint32_t j = 0; j < batches[k].rows[i]; j++, b.rows++) {
+        slot[b.rows] = (int32_t)i, pos[b.rows] = (int32_t)length[i]++, token[b.rows] = id_at(d, k * 31 + b.rows);
+        if (batches[k].last_only && j + 1 < batches[k].rows[i]) continue;
+        logits[b.out_rows] = o->logits + ((size_t)k * MOST_ROWS + b.out_rows) * d->facts.vocab;
+        out_row[b.out_rows++] = (int32_t)b.rows;
+      }
+    }
+    b.probe_rows = k ? NULL : o->probes;
+    TAPER_TRY(d->ops->run(d, s, &b, error));
   }
-  device_batch b = {.rows = rows,
-                    .out_rows = rows,
-                    .token = token,
-                    .pos = pos,
-                    .slot = slot,
-                    .out_row = out_row,
-                    .logits = logits,
-                    .probe_rows = o->probes};
-  TAPER_TRY(d->ops->run(d, s, &b, error));
-  if (longer + 1 > d->facts.context) return TAPER_OK;
-  for (uint32_t i = 0; i < SLOTS; i++) {
-    token[i] = id_at(d, rows + i), out_row[i] = (int32_t)i, slot[i] = (int32_t)i;
-    pos[i] = (int32_t)(i ? shorter : longer), logits[i] = o->logits + (size_t)(rows + i) * d->facts.vocab;
-  }
-  b.rows = b.out_rows = SLOTS, b.probe_rows = NULL;
-  return d->ops->run(d, s, &b, error);
+  return TAPER_OK;
 }
 
-/* Greedy, then sampled with every filter; behind what forward() left, as far as the context goes. */
-static taper_status decode(device *d, device_state *s, uint32_t longer, uint32_t shorter, outcome *o,
-                           taper_error *error) {
-  int32_t history[SLOTS][LONG + 1];
-  for (uint32_t i = 0; i <= LONG; i++) history[0][i] = id_at(d, i), history[1][i] = id_at(d, longer + i);
+static taper_status decode(device *d, device_state *s, outcome *o, taper_error *error) {
+  int32_t history[SLOTS][CONTEXT];
+  for (uint32_t i = 0; i < CONTEXT; i++) history[0][i] = id_at(d, i), history[1][i] = id_at(d, 40 + i / 2);
   for (uint32_t k = 0; k < DECODES; k++) {
     taper_sampling sampling;
     device_decode_row rows[SLOTS];
     taper_sampling_init(&sampling);
-    sampling.temperature = k ? 0.9f : 0, sampling.repeat_penalty = k ? 1.3f : 1, sampling.seed = 5;
-    sampling.top_k = 20, sampling.top_p = 0.9f, sampling.min_p = 0.02f;
+    sampling.temperature = decodes[k].temperature, sampling.top_k = decodes[k].top_k, sampling.top_p = decodes[k].top_p;
+    sampling.min_p = decodes[k].min_p, sampling.repeat_penalty = decodes[k].penalty, sampling.seed = 5 + k;
+    sampling.repeat_last = 9;
     for (uint32_t i = 0; i < SLOTS; i++)
       rows[i] = (device_decode_row){.token = id_at(d, 90 + i),
                                     .slot = i,
-                                    .length = i ? shorter : longer,
+                                    .length = i ? LENGTH_1 : LENGTH_0,
                                     .sequence = i,
                                     .history = history[i],
                                     .out = o->ids[k][i]};
-    device_decode call = {.sampling = &sampling, .row = rows, .rows = SLOTS, .most = MADE, .end_token = -1};
+    device_decode call = {.sampling = &sampling,
+                          .row = rows,
+                          .rows = SLOTS,
+                          .most = decodes[k].most,
+                          .end_token = decodes[k].end ? o->ids[0][0][0] : -1};
     TAPER_TRY(d->ops->decode(d, s, &call, error));
     for (uint32_t i = 0; i < SLOTS; i++) o->made[k][i] = rows[i].made, o->end[k][i] = rows[i].end;
   }
@@ -97,15 +110,13 @@ static taper_status execute(const char *path, outcome *o, bool *opened, taper_er
   package_close(&p);
   if (status != TAPER_OK) return status;
   *opened = true;
-  uint32_t context = d->facts.context, longer = context > LONG ? LONG : context > 1 ? context - 1 : 1;
-  uint32_t shorter = longer < SHORT ? longer : SHORT;
-  o->logit_count = (size_t)(longer + shorter + (longer < context ? SLOTS : 0)) * d->facts.vocab;
-  o->probe_count = (size_t)d->facts.probes * (longer + shorter) * d->facts.width;
+  o->logit_count = (size_t)BATCHES * MOST_ROWS * d->facts.vocab;
+  o->probe_count = (size_t)d->facts.probes * MOST_ROWS * d->facts.width;
   o->logits = calloc(o->logit_count, sizeof(float));
   o->probes = o->probe_count ? calloc(o->probe_count, sizeof(float)) : NULL;
-  status = d->ops->state_new(d, SLOTS, context, &s, error);
-  if (status == TAPER_OK) status = forward(d, s, longer, shorter, o, error);
-  if (status == TAPER_OK && d->ops->decode) status = decode(d, s, longer, shorter, o, error);
+  status = d->ops->state_new(d, SLOTS, CONTEXT, &s, error);
+  if (status == TAPER_OK) status = forward(d, s, o, error);
+  if (status == TAPER_OK && d->ops->decode) status = decode(d, s, o, error);
   if (s) d->ops->state_free(d, s);
   d->ops->close(d);
   return status;

@@ -166,6 +166,11 @@ def sites(text):
     return found
 
 
+def trap_before(line):
+    m = re.match(r"\s*(@!?%p\d+ )", line)
+    return (m.group(1) if m else "") + "trap;"
+
+
 class Judge:
     def __init__(self, package, folder):
         self.command = [os.path.join(BUILD, "tests/sim/mutants"), package, os.path.join(folder, "mutant.tpack")]
@@ -206,7 +211,7 @@ def try_model(name, folder, totals):
         return
     lines = text.split("\n")
     draw = random.Random(11)
-    caught = tried = refused = 0
+    caught = tried = refused = unreached = 0
     survivors, crashes = [], []
     for kind, places in sorted(sites(text).items()):
         for number, kernel, changed in sorted(draw.sample(places, min(A_KIND, len(places)))):
@@ -222,6 +227,10 @@ def try_model(name, folder, totals):
             of[1] += 1
             if word == "crash":
                 crashes.append("%s in %s: %s: %s" % (kind, kernel, lines[number].strip(), answer))
+            elif word == "same" and judge.ask("\n".join(lines[:number] + [trap_before(lines[number])] + lines[number:])) == "same":
+                tried -= 1  # a line that nothing executes: its trap is not felt either
+                of[1] -= 1
+                unreached += 1
             elif word == "same":
                 survivors.append("%s in %s: %s" % (kind, kernel, lines[number].strip()))
     judge.close()
@@ -230,7 +239,7 @@ def try_model(name, folder, totals):
     print("%s %s: the simulator never crashes%s" % ("not ok" if crashes else "ok", name, ": " + "; ".join(crashes[:3]) if crashes else ""))
     share = caught / max(tried, 1)
     good = tried > 0 and share >= LEAST
-    print("%s %s: %d of %d mutants caught (%.1f %%), %d not loadable%s" % ("ok" if good else "not ok", name, caught, tried, 100 * share, refused, "" if good else ": survivors: " + "; ".join(survivors[:40])))
+    print("%s %s: %d of %d mutants caught (%.1f %%), %d not loadable, %d never executed%s" % ("ok" if good else "not ok", name, caught, tried, 100 * share, refused, unreached, "" if good else ": survivors: " + "; ".join(survivors[:40])))
 
 
 def main():
