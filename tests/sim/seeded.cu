@@ -72,7 +72,7 @@ KERNEL(warp_good) {
   y[threadIdx.x] = s[threadIdx.x ^ 1];
 }
 KERNEL(warp_bad) {
-  __shared__ volatile float s[32];
+  __shared__ float s[32];
   s[threadIdx.x] = x[threadIdx.x];
   y[threadIdx.x] = s[threadIdx.x ^ 1];
 }

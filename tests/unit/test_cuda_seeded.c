@@ -173,6 +173,7 @@ static CUresult launch(stand *s, const seeded *c, const char *name, bool program
 static CUresult run(stand *s, const seeded *c) {
   CUresult result = CUDA_SUCCESS;
   for (uint32_t k = 0; result == CUDA_SUCCESS && k < c->launches; k++) {
+    if (k > 0) OK(s->d.cuMemsetD8Async(s->y, 0, c->y * sizeof(float), s->stream));
     if (c->before) result = launch(s, c, c->before, k > 0);
     if (result == CUDA_SUCCESS) result = launch(s, c, c->name, c->before != NULL);
   }
