@@ -102,7 +102,7 @@ $(B)/tests/unit/test_ptx_%: tests/unit/test_ptx_%.c $(call lib,cuda/sim) $(call 
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $^ $(ALL_LDFLAGS) -lcmocka -lm -lpthread -ldl
 # these open the simulator as the runtime does
-$(B)/tests/unit/test_sim_driver $(B)/tests/unit/test_sim_queue $(B)/tests/unit/test_sim_early $(B)/tests/unit/test_sim_cublas $(B)/tests/unit/test_cuda_traffic: | $(B)/libtaper-sim.so $(B)/taperc
+$(B)/tests/unit/test_sim_driver $(B)/tests/unit/test_sim_queue $(B)/tests/unit/test_sim_early $(B)/tests/unit/test_sim_cublas $(B)/tests/unit/test_cuda_traffic $(B)/tests/unit/test_cuda_seeded: | $(B)/libtaper-sim.so $(B)/taperc
 # the kernels of training, for each vector width, as an image is compiled
 KERNEL_CFLAGS := -std=gnu11 -I. $(CFLAGS_$(VARIANT)) -O3 -fno-builtin -fno-math-errno -fno-trapping-math -ffp-contract=fast -w
 TRAIN_KERNELS := $(foreach v,v2 v3 v4,$(B)/tests/unit/train/kernels_$(v).o)

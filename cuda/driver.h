@@ -22,6 +22,7 @@ typedef struct CUgraphExec_st *CUgraphExec;
 /* Sizes and places of the driver's own ABI (cuda.h of CUDA 11.8 and later). */
 typedef union CUlaunchAttributeValue {
   char pad[64];
+  int cooperative;
   int programmatic_stream_serialization_allowed;
 } CUlaunchAttributeValue;
 typedef struct CUlaunchAttribute {
@@ -58,6 +59,7 @@ enum {
   CUDA_ERROR_LAUNCH_TIMEOUT = 702,
   CUDA_ERROR_MISALIGNED_ADDRESS = 716,
   CUDA_ERROR_LAUNCH_FAILED = 719,
+  CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720,
   CUDA_ERROR_NOT_SUPPORTED = 801,
   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
   CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
@@ -77,7 +79,7 @@ enum { /* cuDeviceGetAttribute */
        CU_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN = 97
 };
 enum { CU_JIT_INFO_LOG_BUFFER = 3, CU_JIT_INFO_LOG_BYTES = 4, CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BYTES = 6 };
-enum { CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION = 6 }; /* CUlaunchAttribute.id */
+enum { CU_LAUNCH_COOPERATIVE = 2, CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION = 6 }; /* CUlaunchAttribute.id */
 enum {
   CU_FUNC_MAX_THREADS = 0,
   CU_FUNC_SHARED_BYTES = 1,

@@ -93,10 +93,10 @@ $(GPU_PROGRAMS): $(call lib,cuda) $(RUNTIME_LIBS)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ALL_LDFLAGS) -lm -lpthread -ldl
 unit: $(GPU_PROGRAMS)
 # judges mutants of kernels for tests/sim/mutate.py
-$(B)/tests/sim/mutants: tests/sim/mutants.c $(call lib,cuda) $(RUNTIME_LIBS)
+$(B)/sim-mutants: tests/sim/mutants.c $(call lib,cuda) $(RUNTIME_LIBS)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ALL_LDFLAGS) -lm -lpthread -ldl
-unit: $(B)/tests/sim/mutants
+unit: $(B)/sim-mutants
 gpu-bundle: setup-check
 	@$(MAKE) --no-print-directory -j2 all unit
 	@$$([ -x build/venv/bin/python ] && echo build/venv/bin/python || echo $(PYTHON)) cuda/gpu/bundle.py $(B) build/gpu-bundle

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IMAGE_LIMIT = 1 << 24, LAUNCH_COOPERATIVE = 2 /* CUlaunchAttribute.id */, PDL_IN_GRAPHS = 12030 };
+enum { IMAGE_LIMIT = 1 << 24, PDL_IN_GRAPHS = 12030 };
 
 static taper_status load_file(rig *r, const char *folder, const char *name, taper_error *error) {
   char path[1200], *image = NULL;
@@ -124,9 +124,10 @@ taper_status rig_launch(rig *r, int kernel, uint32_t grid, uint32_t threads, voi
   }
   if (!r->driver.cuLaunchKernelEx)
     return TAPER_FAIL(error, TAPER_UNSUPPORTED, "the driver has no cuLaunchKernelEx (CUDA 11.8)");
-  CUlaunchAttribute attribute = {.id = edge == RIG_COOPERATIVE ? LAUNCH_COOPERATIVE
-                                                               : CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION};
-  attribute.value.programmatic_stream_serialization_allowed = 1; /* .cooperative is an int in the same place */
+  CUlaunchAttribute attribute = {.id = CU_LAUNCH_COOPERATIVE, .value.cooperative = 1};
+  if (edge == RIG_PROGRAMMATIC)
+    attribute = (CUlaunchAttribute){.id = CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                    .value.programmatic_stream_serialization_allowed = 1};
   CUlaunchConfig config = {.grid_x = grid,
                            .grid_y = 1,
                            .grid_z = 1,

@@ -40,6 +40,7 @@ static sim_run *begin(const drv_op *op, sim_fault *fault) {
                        .seed = drv.options.seed ? drv.options.seed + op->number : 0,
                        .budget = drv.options.instruction_budget,
                        .threads = drv.options.threads,
+                       .cooperative = k->cooperative,
                        .sms = drv.options.multiprocessors};
   return sim_run_begin(&launch, fault);
 }
@@ -119,21 +120,34 @@ static CUresult launch_check(const CUlaunchConfig *c, CUfunction f) {
   return CUDA_SUCCESS;
 }
 
-static CUresult programmatic(const CUlaunchConfig *c, CUstream stream, bool *out) {
-  *out = false;
+/* Blocks that the device holds at once. */
+static CUresult fits_at_once(const CUlaunchConfig *c, CUfunction f) {
+  int blocks = 0, threads = (int)(c->block_x * c->block_y * c->block_z);
+  CUresult result = drv_occupancy(&blocks, f, threads, c->shared);
+  if (result != CUDA_SUCCESS) return result;
+  uint64_t grid = (uint64_t)c->grid_x * c->grid_y * c->grid_z, most = (uint64_t)blocks * drv.options.multiprocessors;
+  if (grid <= most) return CUDA_SUCCESS;
+  return drv_fail(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "'%s': %llu blocks; the device holds %llu at once",
+                  sim_facts(f->kernel)->name, (unsigned long long)grid, (unsigned long long)most);
+}
+
+static CUresult read_attributes(const CUlaunchConfig *c, CUstream stream, drv_kernel *out) {
   if (c->attribute_count && !c->attributes) return drv_fail(CUDA_ERROR_INVALID_VALUE, "no attributes");
   for (unsigned i = 0; i < c->attribute_count; i++) {
     const CUlaunchAttribute *a = &c->attributes[i];
-    if (a->id != CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION)
+    if (a->id == CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION)
+      out->programmatic = a->value.programmatic_stream_serialization_allowed != 0;
+    else if (a->id == CU_LAUNCH_COOPERATIVE)
+      out->cooperative = a->value.cooperative != 0;
+    else
       return drv_fail(CUDA_ERROR_NOT_SUPPORTED, "attribute %d of a launch is not simulated", a->id);
-    if (a->value.programmatic_stream_serialization_allowed) *out = true;
   }
-  if (*out && drv.options.capability < 90)
+  if (out->programmatic && drv.options.capability < 90)
     return drv_fail(CUDA_ERROR_NOT_SUPPORTED, "programmatic launches need compute capability 9.0");
-  if (*out && stream->capture == DRV_CAPTURING && drv.options.driver_version < 12030)
+  if (out->programmatic && stream->capture == DRV_CAPTURING && drv.options.driver_version < 12030)
     return drv_capture_spoil(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
                              "graphs of programmatic launches need a driver of CUDA 12.3");
-  return CUDA_SUCCESS;
+  return out->cooperative ? fits_at_once(c, out->function) : CUDA_SUCCESS;
 }
 
 static CUresult copy_parameters(const sim_kernel_facts *facts, void **parameters, unsigned char *to) {
@@ -148,13 +162,13 @@ static CUresult copy_parameters(const sim_kernel_facts *facts, void **parameters
 
 static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
   CUstream s = NULL;
-  bool early = false;
+  drv_kernel k = {.function = f};
   if (!c) return drv_fail(CUDA_ERROR_INVALID_VALUE, "no configuration");
   DRV_TRY(drv_object_check(f, DRV_FUNCTION));
   DRV_TRY(drv_stream_find(c->stream, &s));
   if (extra) return drv_fail(CUDA_ERROR_NOT_SUPPORTED, "parameters in one buffer are not simulated");
   DRV_TRY(launch_check(c, f));
-  DRV_TRY(programmatic(c, s, &early));
+  DRV_TRY(read_attributes(c, s, &k));
   const sim_kernel_facts *facts = sim_facts(f->kernel);
   drv_op *op = drv_op_new(DRV_OP_KERNEL, facts->parameter_bytes);
   if (!op) return drv_fail(CUDA_ERROR_OUT_OF_MEMORY, "queued work");
@@ -163,7 +177,8 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **parameters,
                                .block = {c->block_x, c->block_y, c->block_z},
                                .shared = c->shared,
                                .parameter_bytes = facts->parameter_bytes,
-                               .programmatic = early};
+                               .programmatic = k.programmatic,
+                               .cooperative = k.cooperative};
   CUresult result = copy_parameters(facts, parameters, op->parameters);
   if (result == CUDA_SUCCESS) return drv_push(s, op);
   free(op);

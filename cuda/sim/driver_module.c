@@ -163,7 +163,7 @@ static CUresult function_set(CUfunction function, int attribute, int value) {
   return CUDA_SUCCESS;
 }
 
-static CUresult occupancy(int *blocks, CUfunction function, int threads, size_t shared) {
+CUresult drv_occupancy(int *blocks, CUfunction function, int threads, size_t shared) {
   DRV_TRY(drv_object_check(function, DRV_FUNCTION));
   const sim_kernel_facts *facts = sim_facts(function->kernel);
   if (!blocks || threads < 1) return drv_fail(CUDA_ERROR_INVALID_VALUE, "%d threads", threads);
@@ -190,5 +190,5 @@ CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
   DRV_CALL(DRV_CONTEXT, function_set(function, attribute, value));
 }
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads, size_t shared) {
-  DRV_CALL(DRV_CONTEXT, occupancy(blocks, function, threads, shared));
+  DRV_CALL(DRV_CONTEXT, drv_occupancy(blocks, function, threads, shared));
 }

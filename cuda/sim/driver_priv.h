@@ -60,6 +60,7 @@ typedef struct drv_kernel {
   unsigned grid[3], block[3], shared;
   size_t parameter_bytes;
   bool programmatic; /* may begin before the kernel that stands before it has ended */
+  bool cooperative;  /* all blocks run at once */
 } drv_kernel;
 
 typedef struct drv_copy {
@@ -276,5 +277,8 @@ void drv_module_free(CUmodule m);
 void drv_stream_free(CUstream s);
 void drv_graph_free(CUgraph g);
 void drv_exec_free(CUgraphExec x);
+
+/* Blocks of `threads` threads and `shared` dynamic bytes that a multiprocessor holds at once. */
+CUresult drv_occupancy(int *blocks, CUfunction function, int threads, size_t shared);
 
 #endif

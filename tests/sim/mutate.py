@@ -173,7 +173,7 @@ def trap_before(line):
 
 class Judge:
     def __init__(self, package, folder):
-        self.command = [os.path.join(BUILD, "tests/sim/mutants"), package, os.path.join(folder, "mutant.tpack")]
+        self.command = [os.path.join(BUILD, "sim-mutants"), package, os.path.join(folder, "mutant.tpack")]
         self.start()
 
     def start(self):

@@ -214,6 +214,8 @@ KERNEL(divergent_bad) {
   __shared__ float s[32];
   s[threadIdx.x] = x[threadIdx.x];
   if (threadIdx.x & 1) __syncthreads();
+  s[threadIdx.x] *= 2;
+  __syncthreads();
   y[threadIdx.x] = s[threadIdx.x];
 }
 /* a warp leaves, the others wait for it */
@@ -252,6 +254,16 @@ KERNEL(spin_bad) {
     while (*(volatile u32 *)z < gridDim.x + 1) {}
   }
   if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x];
+}
+/* right in a cooperative launch; in a plain one nobody promises that the other blocks have begun */
+KERNEL(together) {
+  u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (threadIdx.x == 0) {
+    atomicAdd(z, 1);
+    while (*(volatile u32 *)z < gridDim.x) {}
+  }
+  __syncthreads();
+  if (i < n) y[i] = 2 * x[i];
 }
 /* a dynamic shared array that is larger than what the launch gives */
 KERNEL(dynamic_bad) {

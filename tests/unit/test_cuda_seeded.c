@@ -61,6 +61,7 @@ static const seeded cases[] = {
     {"aligned_bad", NULL, 1, 32, 65, 65, 65, 1, TWICE, "misaligned"},
     {"constant_bad", NULL, 1, 32, 32, 32, 32, 1, TWICE, "read-only|race"},
     {"spin_bad", NULL, 4, 32, 32, 32, 32, 1, TWICE, "no end in sight"},
+    {"together", NULL, 4, 64, 201, 201, 201, 1, TWICE, "no end in sight"},
     {"dynamic_bad", NULL, 1, 32, 32, 32, 32, 1, NEIGHBOUR, "outside of|out of"},
 };
 
@@ -150,14 +151,14 @@ static void stand_close(stand *s) {
   cuda_driver_close(&s->d);
 }
 
-static CUresult launch(stand *s, const seeded *c, const char *name, bool programmatic) {
+/* `attribute`: 0, or the id of one that is set to 1 (an int in the same place in each) */
+static CUresult launch_as(stand *s, const seeded *c, const char *name, uint32_t grid, int id) {
   CUfunction f;
   uint32_t n = c->n;
   void *parameters[] = {&s->x, &s->y, &s->z, &n};
   OK(s->d.cuModuleGetFunction(&f, s->module, name));
-  CUlaunchAttribute attribute = {.id = CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION};
-  attribute.value.programmatic_stream_serialization_allowed = 1;
-  CUlaunchConfig config = {.grid_x = c->grid,
+  CUlaunchAttribute attribute = {.id = id, .value.cooperative = 1};
+  CUlaunchConfig config = {.grid_x = grid,
                            .grid_y = 1,
                            .grid_z = 1,
                            .block_x = c->threads,
@@ -165,8 +166,12 @@ static CUresult launch(stand *s, const seeded *c, const char *name, bool program
                            .block_z = 1,
                            .stream = s->stream,
                            .attributes = &attribute,
-                           .attribute_count = programmatic};
+                           .attribute_count = id != 0};
   return s->d.cuLaunchKernelEx(&config, f, parameters, NULL);
+}
+
+static CUresult launch(stand *s, const seeded *c, const char *name, bool programmatic) {
+  return launch_as(s, c, name, c->grid, programmatic ? CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION : 0);
 }
 
 /* The first thing that goes wrong; then y. */
@@ -233,6 +238,24 @@ static void test_each(void **state) {
   }
 }
 
+/* All blocks at once: they may wait for each other; more than the device holds are refused. */
+static void test_cooperative(void **state) {
+  (void)state;
+  const seeded c = {"together", NULL, 4, 64, 201, 201, 201, 1, TWICE, NULL};
+  for (uint64_t seed = 0; seed < 3; seed++) {
+    stand s;
+    draw(&c);
+    stand_open(&s, &c, 0, seed);
+    assert_int_equal(launch_as(&s, &c, c.name, 1u << 20, CU_LAUNCH_COOPERATIVE),
+                     CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    OK(launch_as(&s, &c, c.name, c.grid, CU_LAUNCH_COOPERATIVE));
+    OK(s.d.cuMemcpyDtoHAsync_v2(y, s.y, c.y * sizeof(float), s.stream));
+    OK(s.d.cuStreamSynchronize(s.stream));
+    assert_true(is_right(&c));
+    stand_close(&s);
+  }
+}
+
 static char *read_ptx(void) {
   char *source = NULL, *image = NULL;
   size_t size;
@@ -252,7 +275,7 @@ static char *read_ptx(void) {
 int main(void) {
   ptx = read_ptx();
   if (!ptx) return 1;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_each)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_each), cmocka_unit_test(test_cooperative)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   free(ptx);
   return failed;
