@@ -256,8 +256,9 @@ static void wrong_calls_change_nothing(void **state) {
   taper_error error;
   float *got = rows(1);
   const int32_t beyond[] = {ids[0], (int32_t)info.vocab}, negative[] = {ids[0], -1};
-  assert_int_equal(taper_session_append(s, 0, beyond, 2, got, &error), TAPER_INVALID);
-  assert_int_equal(taper_session_append(s, 0, negative, 2, got, &error), TAPER_INVALID);
+  const size_t n = info.context < 2 ? 1 : 2;
+  assert_int_equal(taper_session_append(s, 0, beyond + 2 - n, n, got, &error), TAPER_INVALID);
+  assert_int_equal(taper_session_append(s, 0, negative + 2 - n, n, got, &error), TAPER_INVALID);
   assert_int_equal(taper_session_append(s, 1, ids, 1, got, &error), TAPER_INVALID);
   assert_int_equal(taper_session_append(s, 0, ids, 0, got, &error), TAPER_INVALID);
   assert_int_equal(taper_session_append(s, 0, ids, (size_t)info.context + 1, got, &error), TAPER_CONTEXT_FULL);
