@@ -118,9 +118,9 @@ typedef struct image_job {
   const build_options *options;
   const char *folder, *compiler; /* folder NULL: cached in memory */
   build_image *out;
+  pthread_t thread;
   taper_status status;
   taper_error error, not_cached; /* not_cached: empty, or why the cache could not be written */
-  pthread_t thread;
   bool cache, started;
 } image_job;
 
