@@ -37,7 +37,7 @@ enum {
   CLI_ACT_THREAD_LIST = 1 << 7, /* -t takes a list, which the command reads itself */
   CLI_ACT_WEIGHTS = 1 << 8,     /* --weights --allow-nonfinite */
   CLI_ACT_RUN = 1 << 9,         /* --gemm --no-graph: the model is run */
-  CLI_ACT_TRAINS = 1 << 10,     /* the model is trained: no device but the CPU */
+  CLI_ACT_TRAINS = 1 << 10,     /* a training program runs: no device but the CPU */
   CLI_GROUPS = 11
 };
 

@@ -171,7 +171,8 @@ static int set_device(cli *c, const char *where, const char *value) {
   if (!cuda && !sim && strcmp(value, "cpu") != 0)
     return cli_fail(c, CLI_USAGE, "%s: '%s' is not a device; give cpu, cuda, cuda:N or sim", where, value);
   if ((cuda || sim) && c->command->acts & CLI_ACT_TRAINS)
-    return cli_fail(c, CLI_USAGE, "%s: training on the device '%s' is not built yet; give cpu", where, value);
+    return cli_fail(c, CLI_USAGE, "%s: '%s' on the device '%s' is not built yet; give cpu", where, c->command->name,
+                    value);
   c->device = value;
   c->device_kind = cuda ? CLI_CUDA : sim ? CLI_SIM : CLI_CPU;
   c->device_number = (uint32_t)n;

@@ -170,7 +170,7 @@ const cli_command cli_cmd_scan = {
     .details = "Nothing is trained. -o DIR/ writes a copy of the model whose weights also say how often the data reads "
                "each id and how large the residual stream is; --clamp-rows and the guard of 'run' go by that.",
     .acts = CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE |
-            CLI_ACT_RUN | CLI_ACT_OUTPUT,
+            CLI_ACT_TRAINS | CLI_ACT_OUTPUT,
     .options = options,
     .own_size = sizeof(scan_own),
     .option = option,

@@ -41,7 +41,8 @@ def command_lines(m):
     for device in ("tpu", "cuda:", "cuda:x", "cuda:-1", "cuda:9999999999", "simulator", ""):
         yield "--device %r" % device, ["run", m, "--prompt", "x", "--device", device], 2, "not a device"
     for device in ("cuda", "cuda:1", "sim"):
-        yield "train --device " + device, ["train", m, "--data", "x", "--device", device], 2, NOT_BUILT
+        for command in ("train", "scan"):
+            yield command + " --device " + device, [command, m, "--data", "x", "--device", device], 2, "'%s' on the device '%s' is not built yet" % (command, device)
     yield "--gemm", ["run", m, "--prompt", "x", "--device", "sim", "--gemm=mkl"], 2, "'mkl' is not one of its words"
     yield "--no-graph in a command that runs nothing", ["compile", m, "--no-graph"], 2, "unknown option '--no-graph'"
     yield "--chat", ["run", m, "--prompt", "x", "--chat"], 2, NOT_BUILT
