@@ -38,6 +38,13 @@ static bool own_memory(warp *w, const inst *i, space where, const uint64_t *addr
   const uint32_t size = where == SPACE_LOCAL  ? k->local_bytes
                         : where == SPACE_CALL ? k->call_bytes
                                               : k->facts.parameter_bytes;
+  if (where == SPACE_PARAMETER && i->r[i->destinations] & INST_CONSTANT) { /* one address for all lanes */
+    const uint64_t v = address[__builtin_ctz(w->mask)];
+    if (!write && v < size && bytes <= size - v && !(v & (bytes - 1))) {
+      FOR_LANES(w, at[l] = w->block->run->parameters + v;);
+      return true;
+    }
+  }
   for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
     const uint32_t l = (uint32_t)__builtin_ctz(todo);
     const uint64_t v = address[l];

@@ -37,6 +37,7 @@ static void fixed_specials(const block *b, warp *w) {
   const sim_launch *launch = &b->run->launch;
   const uint32_t *n = launch->block;
   const uint32_t fixed = b->run->kernel->facts.shared_bytes;
+  const uint32_t used = b->run->kernel->module->specials;
   for (uint32_t l = 0; l < SIM_LANES; l++) {
     const uint32_t t = w->index * SIM_LANES + l;
     const uint32_t values[SPECIAL_COUNT] = {
@@ -62,7 +63,10 @@ static void fixed_specials(const block *b, warp *w) {
         [SPECIAL_LANEMASK_GT] = l == 31 ? 0 : SIM_ALL_LANES << (l + 1),
         [SPECIAL_DYNAMIC_SHARED] = SIM_SHARED_BASE + (fixed + 15) / 16 * 16,
     };
-    for (uint32_t s = 0; s < SPECIAL_COUNT; s++) set_special(w, (special)s, l, values[s]);
+    for (uint32_t todo = used; todo; todo &= todo - 1) {
+      const uint32_t s = (uint32_t)__builtin_ctz(todo);
+      set_special(w, (special)s, l, values[s]);
+    }
   }
 }
 

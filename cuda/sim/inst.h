@@ -102,12 +102,13 @@ typedef struct op_table {
   X(TID_Y, "%tid.y")                                                                                                   \
   X(TID_Z, "%tid.z")                                                                                                   \
   X(NTID_X, "%ntid.x")                                                                                                 \
-  X(NTID_Y, "%ntid.y") X(NTID_Z, "%ntid.z") X(CTAID_X, "%ctaid.x") X(CTAID_Y, "%ctaid.y") X(CTAID_Z, "%ctaid.z")       \
-      X(NCTAID_X, "%nctaid.x") X(NCTAID_Y, "%nctaid.y") X(NCTAID_Z, "%nctaid.z") X(LANEID, "%laneid")                  \
-          X(WARPID, "%warpid") X(NWARPID, "%nwarpid") X(SMID, "%smid") X(NSMID, "%nsmid")                              \
-              X(DYNAMIC_SHARED_SIZE, "%dynamic_smem_size") X(TOTAL_SHARED_SIZE, "%total_smem_size")                    \
-                  X(LANEMASK_EQ, "%lanemask_eq") X(LANEMASK_LE, "%lanemask_le") X(LANEMASK_LT, "%lanemask_lt")         \
-                      X(LANEMASK_GE, "%lanemask_ge") X(LANEMASK_GT, "%lanemask_gt") X(DYNAMIC_SHARED, "") X(FRAME, "")
+  X(NTID_Y, "%ntid.y")                                                                                                 \
+  X(NTID_Z, "%ntid.z") X(CTAID_X, "%ctaid.x") X(CTAID_Y, "%ctaid.y") X(CTAID_Z, "%ctaid.z") X(NCTAID_X, "%nctaid.x")   \
+      X(NCTAID_Y, "%nctaid.y") X(NCTAID_Z, "%nctaid.z") X(LANEID, "%laneid") X(WARPID, "%warpid")                      \
+          X(NWARPID, "%nwarpid") X(SMID, "%smid") X(NSMID, "%nsmid") X(DYNAMIC_SHARED_SIZE, "%dynamic_smem_size")      \
+              X(TOTAL_SHARED_SIZE, "%total_smem_size") X(LANEMASK_EQ, "%lanemask_eq") X(LANEMASK_LE, "%lanemask_le")   \
+                  X(LANEMASK_LT, "%lanemask_lt") X(LANEMASK_GE, "%lanemask_ge") X(LANEMASK_GT, "%lanemask_gt")         \
+                      X(DYNAMIC_SHARED, "") X(FRAME, "")
 typedef enum special {
 #define X(name, text) SPECIAL_##name,
   SIM_SPECIAL(X)
@@ -164,6 +165,7 @@ struct sim_module {
   char *name;
   sim_memory *memory;
   uint32_t target, version;
+  uint32_t specials; /* a bit for each special register that an instruction reads */
   inst *code;
   uint32_t count, capacity;
   uint8_t *constants;

@@ -63,7 +63,7 @@ static taper_status number_operand(decoder *d, inst *i, const token *t, uint32_t
   return push(d, i, r, width, false);
 }
 
-static bool special_register(const token *t, uint32_t width, uint32_t *out) {
+static bool special_register(decoder *d, const token *t, uint32_t width, uint32_t *out) {
   static const char *const names[] = {
 #define X(name, text) text,
       SIM_SPECIAL(X)
@@ -72,6 +72,7 @@ static bool special_register(const token *t, uint32_t width, uint32_t *out) {
   for (uint32_t s = 0; s < SPECIAL_COUNT; s++)
     if (names[s][0] && parse_is(t, names[s])) {
       *out = width == 8 ? SPECIAL_WIDE(s) : SPECIAL_NARROW(s);
+      d->module->specials |= 1u << s;
       return width >= 4;
     }
   return false;
@@ -91,6 +92,7 @@ static taper_status variable_base(decoder *d, const token *t, const name *n, uin
   *out_offset = 0;
   switch (n->kind) {
   case NAME_DYNAMIC_SHARED:
+    d->module->specials |= 1u << SPECIAL_DYNAMIC_SHARED;
     *out_base = width == 8 ? SPECIAL_WIDE(SPECIAL_DYNAMIC_SHARED) : SPECIAL_NARROW(SPECIAL_DYNAMIC_SHARED);
     return TAPER_OK;
   case NAME_LOCAL:
@@ -115,7 +117,7 @@ taper_status operand_value(decoder *d, inst *i, uint32_t width, bool exact) {
   int64_t offset;
   if (t->kind == TOKEN_NUMBER) return number_operand(d, i, t, width);
   if (t->kind != TOKEN_WORD) return parse_fail(d, t, "an operand expected, not '%.*s'", (int)t->length, t->at);
-  if (special_register(t, width, &r)) return push(d, i, r, width, false);
+  if (special_register(d, t, width, &r)) return push(d, i, r, width, false);
   if (parse_is(t, "WARP_SZ")) {
     TAPER_TRY(operand_constant(d, SIM_LANES, width, &r));
     return push(d, i, r, width, false);

@@ -101,6 +101,7 @@ static taper_status global(decoder *d, const declaration *v) {
   return parse_accept(d, "=") ? initial(d, v, span.data) : TAPER_OK;
 }
 
+/* Where the variable lies; *top is what comes behind it. */
 static uint32_t take(uint32_t *top, const declaration *v) {
   const uint32_t at = (*top + v->align - 1) / v->align * v->align;
   *top = at + (uint32_t)v->size;
@@ -113,6 +114,9 @@ taper_status parse_variable(decoder *d, space where, bool is_extern) {
   name n = {.size = v.size};
   if (is_extern && where != SPACE_SHARED) return parse_fail(d, v.name, "a variable of another module");
   if (v.size == 0 && !is_extern) return parse_fail(d, v.name, "a variable without a size");
+  if (where != SPACE_GLOBAL && where != SPACE_CONSTANT &&
+      (v.size > 0x1000000u || d->shared_top + d->module_shared + d->local_top + d->call_top > 0x4000000u))
+    return parse_fail(d, v.name, "variables of a thread or a block beyond 16 MiB");
   switch (where) {
   case SPACE_GLOBAL:
   case SPACE_CONSTANT: TAPER_TRY(global(d, &v)); return parse_expect(d, ";");

@@ -60,11 +60,11 @@ NEVER_INLINE struct flow_pair flow_mix(struct flow_pair p, unsigned char c) {
 NEVER_INLINE int flow_frames(int depth, int seed) {
   int keep[5];
   for (int i = 0; i < 5; i++) keep[i] = seed * (i + 1) + depth;
-  int sum = 0;
+  unsigned sum = 0;
   if (depth > 0) {
-    sum = flow_frames(depth - 1, keep[seed % 5 < 0 ? 0 : seed % 5] & 1023);
-    if (seed & 1) sum += flow_frames(depth - 2 < 0 ? 0 : depth - 2, seed >> 1);
+    sum = (unsigned)flow_frames(depth - 1, keep[seed % 5 < 0 ? 0 : seed % 5] & 1023);
+    if (seed & 1) sum += (unsigned)flow_frames(depth - 2 < 0 ? 0 : depth - 2, seed >> 1);
   }
-  for (int i = 0; i < 5; i++) sum = sum * 7 + keep[(i + (sum & 1)) % 5];
-  return sum;
+  for (int i = 0; i < 5; i++) sum = sum * 7 + (unsigned)keep[((unsigned)i + (sum & 1)) % 5];
+  return (int)sum;
 }

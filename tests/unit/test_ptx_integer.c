@@ -12,7 +12,7 @@
   R(add_sat, "add.sat.s32 %d, %a, %b;", "444", clamp((int64_t)S32(a) + S32(b), INT32_MIN, INT32_MAX))                  \
   R(sub_sat, "sub.sat.s32 %d, %a, %b;", "444", clamp((int64_t)S32(a) - S32(b), INT32_MIN, INT32_MAX))                  \
   R(sub64, "sub.s64 %d, %a, %b;", "888", a - b)                                                                        \
-  R(mul16, "mul.lo.s16 %d, %a, %b;", "222", U16(a) * U16(b))                                                           \
+  R(mul16, "mul.lo.s16 %d, %a, %b;", "222", (uint32_t)U16(a) * U16(b))                                                 \
   R(mul_wide, "mul.wide.s32 %d, %a, %b;", "844", (int64_t)S32(a) * S32(b))                                             \
   R(mul_wide_u, "mul.wide.u32 %d, %a, %b;", "844", (uint64_t)U32(a) * U32(b))                                          \
   R(mul_wide16, "mul.wide.s16 %d, %a, %b;", "422", S16(a) * S16(b))                                                    \
