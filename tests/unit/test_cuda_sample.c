@@ -5,7 +5,7 @@
 
 static const char *const headers[] = {"templates/cuda/prelude.cuh", "templates/cuda/sample.cuh", NULL};
 
-enum { ROWS = 12, CONTEXT = 40, MOST = 6, WIDTH = 20 };
+enum { ROWS = 12, CONTEXT = 100, MOST = 6, WIDTH = 20 };
 
 /* Everything that the kernel reads or changes, on this side. */
 typedef struct batch {
@@ -87,9 +87,13 @@ static void expect_row(const batch *before, batch *want, uint32_t i, const taper
 
 static void fill_batch(batch *b, int round, taper_sampling *s) {
   const float step = PICK(0.25f, 0.333f, 0.01f, 3.0f), spread = PICK(0, 3, 30);
+  const bool extreme = rand() % 4 == 0;
   for (uint32_t i = 0; i < ROWS * b->vocab; i++) {
     b->logits[i] = spread == 0 ? 1 : (float)(rand() % 41 - 20) * step + (rand() % 4 ? 0 : run_uniform() * spread);
-    if (rand() % 9 == 0) b->logits[i] = PICK(0.0f, -0.0f, 3e38f, -3e38f, 5);
+    if (spread == 0 && step < 0.3f)
+      b->logits[i] = PICK(0.0f, -0.0f); /* equal */
+    else if (extreme && rand() % 9 == 0)
+      b->logits[i] = PICK(0.0f, -0.0f, 3e38f, -3e38f, 5);
   }
   for (uint32_t i = 0; i < ROWS; i++) {
     b->pos[i] = rand() % 8 == 0 ? CONTEXT - 1 : rand() % CONTEXT, b->token[i] = rand() % (int)b->vocab;
@@ -104,7 +108,7 @@ static void fill_batch(batch *b, int round, taper_sampling *s) {
   s->temperature = PICK(0, 0.01f, 0.8f, 1, 3), s->top_k = (uint32_t)PICK(0, 1, 2, 40, 1200, 5000),
   s->top_p = PICK(0, 0.1f, 0.5f, 0.95f, 1);
   s->min_p = PICK(0, 0.05f, 0.5f, 1), s->repeat_penalty = PICK(1, 1.3f, 0.7f),
-  s->repeat_last = (uint32_t)PICK(0, 3, 64);
+  s->repeat_last = (uint32_t)PICK(0, 3, 64, 1000);
   s->seed = (uint64_t)rand() << 33 ^ (uint64_t)rand();
   b->sampling = (taper_cuda_sampling){.seed = s->seed,
                                       .temperature = s->temperature,
@@ -156,7 +160,7 @@ static void ids_are_those_of_the_host(void **state) {
   static const struct {
     uint32_t vocab;
     int rounds;
-  } vocabularies[] = {{1, 3}, {2, 10}, {257, 40}, {1500, 25}, {33000, 2}};
+  } vocabularies[] = {{1, 3}, {3, 60}, {257, 40}, {1500, 25}, {33000, 2}};
   srand(11);
   cuda_run r;
   run_open(&r);
