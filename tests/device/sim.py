@@ -118,7 +118,7 @@ def libtaper_alone():
     cli.report("libtaper needs libc, libm, pthreads", [n for n in needed if not n.startswith(allowed)] or (None if needed else "readelf says nothing"))
     for name, wanted in (("libtaper-cuda.so", {"taper_cuda_device"}),):
         got = subprocess.run(["nm", "-D", "--defined-only", os.path.join(cli.BUILD, name)], capture_output=True, text=True).stdout
-        symbols = {line.split()[-1] for line in got.splitlines() if line}
+        symbols = {line.split()[-1] for line in got.splitlines() if line and not line.split()[-1].startswith("_")}  # those are the sanitizers'
         cli.report(name + " exports one symbol", None if symbols == wanted else sorted(symbols)[:5])
 
 
@@ -135,7 +135,8 @@ def main():
         numbers_agree(root, "odd", small_cpu, small, "2e-5")
         numbers_agree(root, "kjv-ln", cpu, cuda, "2e-5")
         numbers_agree(root, "kjv-ln in bf16", cpu, package(root, "kjv-bf16", kjv, "--dtype", "bf16", *ptx), "0.03")
-        losses_agree(root, cpu, cuda)
+        if not os.environ.get("TAPERC_QUICK"):
+            losses_agree(root, cpu, cuda)
         texts_agree(cpu, cuda)
         failures(root, cpu, cuda)
         if cli.run(["run", cuda, "--device=cuda", "--prompt", "x", "-n", "1"])[0] == 3:
