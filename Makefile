@@ -96,7 +96,7 @@ $(B)/taperc: $(call lib,compiler/cli) $(COMPILER_LIBS) $(RUNTIME_LIBS)
 UNIT := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/test_*.c)))
 $(B)/tests/unit/%: tests/unit/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -lcmocka -ljansson -lm -lpthread -ldl
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $< -Wl,--start-group $(COMPILER_LIBS) $(RUNTIME_LIBS) -Wl,--end-group $(ALL_LDFLAGS) -lcmocka -ljansson -lm -lpthread -ldl
 # the interpreter of PTX, without what else a unit test is linked with
 $(B)/tests/unit/test_ptx_%: tests/unit/test_ptx_%.c $(call lib,cuda/sim) $(call lib,runtime/base)
 	@mkdir -p $(@D)

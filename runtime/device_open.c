@@ -30,26 +30,29 @@ static bool folder_of(const char *file, char out[PATH_MAX]) {
   return true;
 }
 
-static void *open_in(const char *folder, const char *below) {
-  char path[PATH_MAX + 32];
-  snprintf(path, sizeof(path), "%s%s" PLUGIN_FILE, folder, below);
-  return access(path, F_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+/* In the folder of a file, in ../lib of it, or, where a build keeps its tests, two above. */
+static void *open_near(const char *file) {
+  static const char *const places[] = {"", "../lib/", "../../"};
+  char folder[PATH_MAX], path[PATH_MAX + 32];
+  if (!folder_of(file, folder)) return NULL;
+  for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+    snprintf(path, sizeof(path), "%s%s" PLUGIN_FILE, folder, places[i]);
+    void *library = access(path, F_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (library) return library;
+  }
+  return NULL;
 }
 
-/* Beside the library or program that holds this code, in ../lib of it, and where the system looks. It stays open: its
-   code may be on the stack of another thread at any time. */
+/* Beside the library or program that holds this code, and where the system looks. It stays open: its code may be on the
+   stack of another thread at any time. */
 static void *open_library(void) {
-  char folder[PATH_MAX], program[PATH_MAX];
+  char program[PATH_MAX];
   Dl_info own;
   void *library = NULL;
   const ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
-  if (dladdr((void *)(uintptr_t)device_open, &own) && folder_of(own.dli_fname, folder) &&
-      ((library = open_in(folder, "")) || (library = open_in(folder, "../lib/"))))
-    return library;
-  if (n > 0 && (program[n] = 0, folder_of(program, folder)) &&
-      ((library = open_in(folder, "")) || (library = open_in(folder, "../lib/"))))
-    return library;
-  return dlopen(PLUGIN_FILE, RTLD_NOW | RTLD_LOCAL);
+  if (dladdr((void *)(uintptr_t)device_open, &own)) library = open_near(own.dli_fname);
+  if (!library && n > 0) program[n] = 0, library = open_near(program);
+  return library ? library : dlopen(PLUGIN_FILE, RTLD_NOW | RTLD_LOCAL);
 }
 
 static taper_status load_plugin(const char *word, const device_plugin **out, taper_error *error) {

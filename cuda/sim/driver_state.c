@@ -151,10 +151,16 @@ static CUresult context_retain(CUcontext *out, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
+/* Launches that a fault left in a stream hold kernels, so modules go last. */
+static drv_object *next_to_free(void) {
+  for (drv_object *o = drv.objects; o; o = o->next)
+    if (o->kind != DRV_MODULE) return o;
+  return drv.objects;
+}
+
 /* What the program forgot; freed all the same. Functions go with their modules and say nothing. */
 static void count_objects(unsigned counts[DRV_KIND_COUNT]) {
-  while (drv.objects) {
-    drv_object *o = drv.objects;
+  for (drv_object *o; (o = next_to_free());) {
     counts[o->kind]++;
     switch (o->kind) {
     case DRV_STREAM: drv_stream_free((CUstream)o); break;

@@ -17,7 +17,7 @@ static void free_allocation(allocation *a) {
 
 void sim_memory_free(sim_memory *m) {
   if (!m) return;
-  for (size_t i = 0; i < m->grain_count; i++) {
+  for (size_t i = m->grain_count; i-- > 0;) { /* an allocation's first grain comes last */
     allocation *a = m->grains[i];
     if (a && a->base == MEMORY_BASE + i * MEMORY_GRAIN) free_allocation(a);
   }

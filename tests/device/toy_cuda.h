@@ -56,9 +56,11 @@ static inline char *toy_ptx(int fault, size_t *out_bytes) {
   const taper_status status = nvrtc_compile(&request, &result, &error);
   text_free(&source);
   if (status == TAPER_OK) {
+    char *image = result.image;
     *out_bytes = result.size;
-    free(result.log);
-    return result.image;
+    result.image = NULL;
+    nvrtc_free(&result);
+    return image;
   }
   printf("%s\n", error.message);
   nvrtc_free(&result);

@@ -1,5 +1,6 @@
 /* The CUDA device over a model written by hand, executed by the simulator (or by what TAPER_TEST_DEVICE names): the conformance suite,
    numbers against a double evaluation, generation, and everything that may fail. */
+#include "cuda/library.h"
 #include "runtime/abi/cuda_abi.h"
 #include "runtime/model.h"
 #include "tests/device/conformance.c" /* one source per test program */
@@ -335,7 +336,8 @@ static void rows_decode_together_as_alone(void **state) {
 /* The simulator, held open so that it remembers what was never freed. */
 static const char *(*open_simulator(void **out_library))(void) {
   const char *(*fault)(void) = NULL;
-  *out_library = dlopen("libtaper-sim.so", RTLD_NOW | RTLD_LOCAL);
+  char path[1000];
+  *out_library = library_beside("libtaper-sim.so", path, sizeof(path)) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
   void *symbol = *out_library ? dlsym(*out_library, "taper_sim_fault") : NULL;
   memcpy(&fault, &symbol, sizeof(fault));
   return fault;
