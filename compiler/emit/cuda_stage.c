@@ -55,14 +55,12 @@ static const char *kept_at(const emit_list *l, const plan_step *s) {
 
 static const char *scratch_at(const emit_list *l, size_t i) {
   const plan_step *s = &l->steps[i];
+  uint64_t at = s->scratch + (l->stage->kind == PLAN_LINEAR ? kept_floats(l->stage) : l->p->memory.rows_scratch),
+           width = round_up(s->width);
   if (l->stage->kind != PLAN_LINEAR)
-    return arena_printf(l->mem, "buffer_row(c, %llu, %llu, r)",
-                        (unsigned long long)(l->p->memory.rows_scratch + s->scratch),
-                        (unsigned long long)round_up(s->width));
+    return arena_printf(l->mem, "buffer_row(c, %llu, %llu, r)", (unsigned long long)at, (unsigned long long)width);
   if (!l->segment)
-    return arena_printf(l->mem, "(kept + %llu * ROWS + i * %llu)",
-                        (unsigned long long)(kept_floats(l->stage) + s->scratch),
-                        (unsigned long long)round_up(s->width));
+    return arena_printf(l->mem, "(kept + %llu * ROWS + i * %llu)", (unsigned long long)at, (unsigned long long)width);
   cuda_shared *shared = l->user;
   uint32_t columns = shared->columns;
   if (!shared->place[i]) shared->place[i] = shared->used + 1, shared->used += columns;

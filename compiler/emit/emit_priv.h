@@ -81,7 +81,7 @@ typedef struct emit_functions {
 /* false: reported in the sink. */
 bool emit_functions_make(emit_functions *f, diag_sink *sink);
 /* The function's text. */
-void emit_function_put(const emit_functions *f, size_t function, text *out);
+void emit_function_put(const emit_functions *s, size_t f, text *out);
 
 /* ---- kernel.c: templates/kernels.def ---- */
 typedef enum emit_form { FORM_NONE, FORM_VECTOR, FORM_AXIS, FORM_CODE } emit_form;
