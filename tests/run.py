@@ -17,7 +17,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIT = "/usr/lib/llvm-14/build/utils/lit/lit.py"
-LONGEST = ("unit/test_train_plan", "cli/recipes", "cli/train", "numerics/train", "numerics/models", "numerics/kernels", "numerics/kjv")  # begin first
+LONGEST = ("unit/test_train_plan", "cli/recipes", "cli/train", "numerics/train", "numerics/models", "numerics/kernels", "numerics/kjv", "numerics/cuda")  # begin first
 
 
 class Count:
