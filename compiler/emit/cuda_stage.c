@@ -139,10 +139,9 @@ static uint32_t block_count(const plan_segment *g, bool wide) {
 
 static const char *element_of(const plan_weight *w) { return w->dtype == IR_F32 ? "float" : "half"; }
 
-static void put_dot(cuda_filler *f, const plan_segment *g, uint32_t i, text *out) {
-  const plan_root *r = &g->roots[i];
-  const plan_weight *w = &f->p->weights[r->weight];
-  const char *element = element_of(w), *x;
+/* Where row i of a product's operand lies; *out_packs: on 16 bytes. */
+static const char *operand_of(cuda_filler *f, const plan_root *r, bool *out_packs) {
+  const char *x;
   bool packs = r->x.view.start % 4 == 0;
   if (r->x.place == PLAN_PROLOGUE) {
     x = arena_printf(f->mem, "kept + %llu * ROWS + i * %llu", (unsigned long long)f->s->steps[r->x.index].scratch,
@@ -154,12 +153,38 @@ static void put_dot(cuda_filler *f, const plan_segment *g, uint32_t i, text *out
     x = arena_printf(f->mem, "buffer_row(c, %s, %u, %s)", emit_field(f->mem, f->fields, FIELD_BUFFER, r->x.index),
                      b->width, row);
   }
-  if (r->x.view.start) x = arena_printf(f->mem, "%s + %u", x, r->x.view.start);
-  text_printf(out, "float *dots%u = block + %u * ROWS;\n", i, i * plan_block_columns(g));
-  text_printf(out, "dot<ROWS, %u, %s>(dots%u, %u, [&](uint32_t i) { return %s; }, some,\n", columns_of(f->s, g),
-              packs ? "true" : "false", i, plan_block_columns(g), x);
-  text_printf(out, "    (const %s *)%s + (size_t)column * pitch_of<%s>(%u), %u, n, %u);\n", element,
-              emit_field(f->mem, f->fields, FIELD_WEIGHT, r->weight), element, r->cols, r->cols, warps_of(f->s));
+  *out_packs = packs;
+  return r->x.view.start ? arena_printf(f->mem, "%s + %u", x, r->x.view.start) : x;
+}
+
+/* `to` and `weight` are expressions. */
+static void put_dot(cuda_filler *f, const plan_segment *g, const plan_root *r, const char *to, const char *weight,
+                    text *out) {
+  const char *element = element_of(&f->p->weights[r->weight]);
+  bool packs;
+  const char *x = operand_of(f, r, &packs);
+  text_printf(out, "dot<ROWS, %u, %s>(%s, %u, [&](uint32_t i) { return %s; }, some,\n", columns_of(f->s, g),
+              packs ? "true" : "false", to, plan_block_columns(g), x);
+  text_printf(out, "    (const %s *)%s + (size_t)column * pitch_of<%s>(%u), %u, n, %u);\n", element, weight, element,
+              r->cols, r->cols, warps_of(f->s));
+}
+
+/* Do the products of all segments differ in the matrix alone? Then they are one piece of code, ahead of the segments. */
+static bool is_alike(cuda_filler *f) {
+  const plan_segment *first = &f->s->segments[0];
+  bool packs;
+  if (f->wide || !first->root_count || first->root_count > 4 || f->s->segment_count * first->root_count < 2)
+    return false;
+  const char *x = operand_of(f, &first->roots[0], &packs);
+  for (size_t i = 0; i < f->s->segment_count; i++) {
+    const plan_segment *g = &f->s->segments[i];
+    if (g->root_count != first->root_count || plan_block_columns(g) != plan_block_columns(first)) return false;
+    for (size_t j = 0; j < g->root_count; j++)
+      if (f->p->weights[g->roots[j].weight].dtype != f->p->weights[first->roots[0].weight].dtype ||
+          g->roots[j].cols != first->roots[0].cols || strcmp(operand_of(f, &g->roots[j], &packs), x) != 0)
+        return false;
+  }
+  return true;
 }
 
 static const char *comment_of_segment(cuda_filler *f, const plan_segment *g) {
@@ -216,9 +241,17 @@ static bool fill_segment(cuda_filler *f, size_t number, uint64_t *shared_floats)
   cuda_set_number(f, "P_COLUMNS", g->columns);
   cuda_set_number(f, "P_BLOCK", shared.columns);
   cuda_set_number(f, "P_WARPS", warps_of(f->s));
-  for (uint32_t i = 0; i < g->root_count; i++)
-    f->wide ? put_product(f, &g->roots[i], i, &dots) : put_dot(f, g, i, &dots);
-  if (!is_ahead(f)) text_puts(&dots, prologue_call(f));
+  const bool alike = is_alike(f);
+  for (uint32_t i = 0; i < g->root_count; i++) {
+    if (f->wide)
+      put_product(f, &g->roots[i], i, &dots);
+    else
+      text_printf(&dots, "float *dots%u = block + %u * ROWS;\n", i, i * plan_block_columns(g));
+    if (!f->wide && !alike)
+      put_dot(f, g, &g->roots[i], arena_printf(f->mem, "dots%u", i),
+              emit_field(f->mem, f->fields, FIELD_WEIGHT, g->roots[i].weight), &dots);
+  }
+  if (!alike && !is_ahead(f)) text_puts(&dots, prologue_call(f));
   emit_steps(&l, &epilogue);
   cuda_set_lines(f, "P_DOTS", &dots);
   cuda_set_lines(f, "P_EPILOGUE", &epilogue);
@@ -259,6 +292,36 @@ static const char *call_of(cuda_filler *f, size_t i, uint32_t first) {
   return arena_printf(f->mem, "%s_%zu<ROWS>(c, a, kept, block, %s, r0, some);\n", f->name, i, unit_of(f, first));
 }
 
+static const char *matrices_of(cuda_filler *f, size_t i, uint32_t first) {
+  const plan_segment *g = &f->s->segments[i];
+  const char *all = "";
+  for (size_t j = 0; j < g->root_count; j++)
+    all =
+        arena_printf(f->mem, "%sw%zu = %s, ", all, j, emit_field(f->mem, f->fields, FIELD_WEIGHT, g->roots[j].weight));
+  return arena_printf(f->mem, "%scolumn = %s * %u, columns = %u;\n", all, unit_of(f, first), plan_block_columns(g),
+                      g->columns);
+}
+
+/* The products of the block's segment, whichever it is. */
+static void put_products(cuda_filler *f, text *out) {
+  const plan_segment *g = &f->s->segments[0];
+  const char *weight = "w0";
+  text_puts(out, "const void *w0");
+  for (size_t j = 1; j < g->root_count; j++) {
+    text_printf(out, ", *w%zu", j);
+    weight = arena_printf(f->mem, "(k < %zu ? %s : w%zu)", j, weight, j);
+  }
+  text_puts(out, ";\nuint32_t column, columns;\n");
+  put_choice(f, matrices_of, out);
+  text_printf(out, "const uint32_t n = columns - column < %u ? columns - column : %u;\n", plan_block_columns(g),
+              plan_block_columns(g));
+  if (g->root_count > 1) text_printf(out, "#pragma unroll 1\nfor (uint32_t k = 0; k < %zu; k++)\n  ", g->root_count);
+  put_dot(f, g, &g->roots[0],
+          g->root_count > 1 ? arena_printf(f->mem, "block + k * %u * ROWS", plan_block_columns(g)) : "block", weight,
+          out);
+  if (!is_ahead(f)) text_puts(out, prologue_call(f));
+}
+
 static const char *prefetch_of(cuda_filler *f, size_t i, uint32_t first) {
   const plan_segment *g = &f->s->segments[i];
   const char *all = "";
@@ -286,6 +349,7 @@ bool cuda_linear(cuda_filler *f) {
   }
   cuda_begin(f, f->name);
   if (!f->wide) put_choice(f, prefetch_of, &prefetch);
+  if (is_alike(f)) put_products(f, &calls);
   put_choice(f, call_of, &calls);
   cuda_set_number(f, "P_ROWS", rows);
   cuda_set_number(f, "P_WARPS", warps_of(f->s));

@@ -245,12 +245,15 @@ static void trim(planner *k, plan_segment *s) {
   s->steps = arena_copy(&k->p->mem, s->steps, s->step_count * sizeof *s->steps);
 }
 
-/* Columns that are computed at once: few enough that the stage has the blocks that the target wants. */
+/* Columns that are computed at once: few enough that the stage has the blocks that the target wants, but no fewer than its widest unit has, which
+   decides how long it takes. */
 static void settle_blocks(const planner *k, plan_stage *out) {
   uint64_t columns = 0;
   uint32_t most = k->target->block, wanted = k->target->blocks;
   for (size_t i = 0; i < out->segment_count; i++) columns += out->segments[i].columns;
   if (wanted && columns / wanted < most) most = (uint32_t)(columns / wanted);
+  for (size_t i = 0; wanted && i < out->segment_count; i++)
+    if (out->segments[i].unit > most) most = out->segments[i].unit;
   for (size_t i = 0; i < out->segment_count; i++) {
     plan_segment *s = &out->segments[i];
     s->block = s->unit >= most ? s->unit : most / s->unit * s->unit;
