@@ -98,11 +98,11 @@ taper_status build_cuda_begin(build_options *o, diag_sink *sink, arena *a, const
 typedef struct cuda_job {
   const text *source;
   const char *folder, *facts; /* of the cache */
-  bool cache, started;
   build_image *out;
+  pthread_t thread;
   taper_status status;
   taper_error error, not_cached;
-  pthread_t thread;
+  bool cache, started;
 } cuda_job;
 
 static void *make_image(void *user) {
