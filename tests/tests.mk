@@ -78,6 +78,10 @@ unit: $(B)/tests/unit/eval_tir $(B)/tests/unit/nvrtc_tool
 $(B)/tests/bench/kernels: tests/bench/kernels.c $(TRAIN_KERNELS)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $< $(TRAIN_KERNELS) $(ALL_LDFLAGS) -lm -ldl
+# instructions a second of the interpreter of PTX: `make build/release/tests/bench/sim`
+$(B)/tests/bench/sim: tests/bench/sim.c $(call lib,cuda/sim) $(call lib,runtime/base)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d -o $@ $^ $(ALL_LDFLAGS) -lm -lpthread
 # timing of training stages: `make build/release/tests/bench/train_step`
 $(B)/tests/bench/%: tests/bench/%.c $(COMPILER_LIBS) $(RUNTIME_LIBS)
 	@mkdir -p $(@D)

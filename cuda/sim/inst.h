@@ -103,7 +103,8 @@ typedef struct op_table {
   X(TID_Z, "%tid.z")                                                                                                   \
   X(NTID_X, "%ntid.x")                                                                                                 \
   X(NTID_Y, "%ntid.y")                                                                                                 \
-  X(NTID_Z, "%ntid.z") X(CTAID_X, "%ctaid.x") X(CTAID_Y, "%ctaid.y") X(CTAID_Z, "%ctaid.z") X(NCTAID_X, "%nctaid.x")   \
+  X(NTID_Z, "%ntid.z")                                                                                                 \
+  X(CTAID_X, "%ctaid.x") X(CTAID_Y, "%ctaid.y") X(CTAID_Z, "%ctaid.z") X(NCTAID_X, "%nctaid.x")                        \
       X(NCTAID_Y, "%nctaid.y") X(NCTAID_Z, "%nctaid.z") X(LANEID, "%laneid") X(WARPID, "%warpid")                      \
           X(NWARPID, "%nwarpid") X(SMID, "%smid") X(NSMID, "%nsmid") X(DYNAMIC_SHARED_SIZE, "%dynamic_smem_size")      \
               X(TOTAL_SHARED_SIZE, "%total_smem_size") X(LANEMASK_EQ, "%lanemask_eq") X(LANEMASK_LE, "%lanemask_le")   \
