@@ -124,7 +124,7 @@ static void begin_warp(block *b, warp *w) {
   w->group_count = 0;
   sim_group_add(w, (group){.pc = k->code.begin, .lanes = w->alive});
   free_frames(w);
-  w->synced = w->copy_count = w->carry = 0;
+  w->synced = w->all_seen = w->copy_count = w->carry = 0;
   memset(w->seen, 0, sizeof(w->seen));
   memset(w->lane_seen, 0, sizeof(w->lane_seen));
   memset(w->copy_groups, 0, sizeof(w->copy_groups));
@@ -181,6 +181,7 @@ static void join_warps(block *b, uint32_t warps) {
         if (b->warps[j].seen[v] > w->seen[v]) w->seen[v] = b->warps[j].seen[v];
     }
     w->synced = now;
+    if (warps == SIM_ALL_LANES >> (SIM_MAX_WARPS - b->warp_count)) w->all_seen = now;
   }
 }
 

@@ -49,6 +49,7 @@ struct warp {
   /* order of accesses to shared memory */
   uint32_t
       seen[SIM_MAX_WARPS]; /* what warp v did before this time of the block is ordered before what this warp does now */
+  uint32_t all_seen;       /* what anybody did before this time is: a barrier of all warps */
   uint32_t synced;         /* what its own lanes did before this time is ordered */
   uint32_t lane_seen[SIM_LANES][SIM_LANES]; /* [lane][other]: the same for a partial bar.warp.sync of both */
   async_copy *copies;

@@ -19,15 +19,16 @@ static void out_of_bounds(warp *w, const inst *i, uint32_t lane, uint64_t addres
     sim_stop(w, i, lane, SIM_OUT_OF_BOUNDS, address, "%u bytes at 0x%llx", bytes, (unsigned long long)address);
 }
 
-/* Joins the bytes to the sector that has that address; lanes mostly come in order. */
+/* Joins the bytes to the sector that has that address; lanes mostly come in order: *top is the highest so far. */
 static uint32_t add_sector(sector *list, uint32_t count, uint64_t address, uint32_t mask, allocation *owner,
-                           uint32_t lane) {
-  for (uint32_t k = count; k-- > 0;)
+                           uint32_t lane, uint64_t *top) {
+  for (uint32_t k = count && address <= *top ? count : 0; k-- > 0;)
     if (list[k].address == address) {
       list[k].mask |= mask;
       list[k].lanes++;
       return count;
     }
+  if (address > *top) *top = address;
   list[count] = (sector){.address = address, .owner = owner, .mask = mask, .lane = lane, .lanes = 1};
   return count + 1;
 }
@@ -144,11 +145,12 @@ bool sim_global(warp *w, const inst *i, const uint64_t address[SIM_LANES], uint3
                 uint8_t *at[SIM_LANES]) {
   sector list[SIM_LANES];
   uint32_t count = 0;
+  uint64_t top = 0;
   allocation *a = NULL;
   for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
     const uint32_t l = (uint32_t)__builtin_ctz(todo);
     const uint64_t v = address[l];
-    if (v % bytes) {
+    if (v & (bytes - 1)) {
       sim_stop(w, i, l, SIM_MISALIGNED, v, "%u bytes at 0x%llx", bytes, (unsigned long long)v);
       return false;
     }
@@ -158,7 +160,7 @@ bool sim_global(warp *w, const inst *i, const uint64_t address[SIM_LANES], uint3
       return false;
     }
     at[l] = a->data + (v - a->base);
-    count = add_sector(list, count, v & ~(uint64_t)(MEMORY_SECTOR - 1), sector_mask(v, bytes), a, l);
+    count = add_sector(list, count, v & ~(uint64_t)(MEMORY_SECTOR - 1), sector_mask(v, bytes), a, l, &top);
   }
   for (uint32_t k = 0; k < count; k++)
     if (!touch_sector(w, i, &list[k], bytes, mode)) return false;

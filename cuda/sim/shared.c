@@ -73,8 +73,11 @@ bool sim_shared_read(warp *w, const inst *i, uint32_t lane, uint32_t address, ui
   const uint32_t now = w->block->time;
   if (!c) return false;
   for (uint32_t k = 0; k < count; k++, c++) {
-    /* it looked already, and nobody has written since */
-    if (c->reader == me && c->read_time == now && c->flags == SHARED_WRITTEN) continue;
+    /* it looked already, and nobody has written since; or others of the warp read it too, and the write is before a barrier of all */
+    if (c->read_time == now && c->flags == SHARED_WRITTEN) {
+      if (c->reader == me) continue;
+      if (c->reader == SHARED_MANY && c->reader_warps >> w->index & 1u && c->write_time < w->all_seen) continue;
+    }
     if (!read_cell(w, i, lane, address, c, me)) return false;
   }
   return true;
