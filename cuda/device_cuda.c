@@ -87,7 +87,8 @@ static void close_driver(cuda_device *d) {
     (void)d->driver.cuCtxPopCurrent_v2(&context);
   }
   if (d->has_context) (void)d->driver.cuDevicePrimaryCtxRelease_v2(d->gpu.device);
-  if (d->has_driver) cuda_driver_close(&d->driver);
+  /* a real driver stays loaded: threads of its own may still be in its code */
+  if (d->has_driver && d->driver.simulated) cuda_driver_close(&d->driver);
 }
 
 static void cuda_close(device *base) {

@@ -47,7 +47,7 @@ taper_status cuda_open_gemm(cuda_device *d, const taper_model_options *o, taper_
 
 void cuda_close_gemm(cuda_device *d) {
   if (d->gemm) (void)d->cublas.cublasDestroy_v2(d->gemm);
-  if (d->has_cublas) cublas_library_close(&d->cublas);
+  if (d->has_cublas && d->driver.simulated) cublas_library_close(&d->cublas); /* a real one stays, as its driver does */
   d->gemm = NULL, d->has_cublas = d->use_cublas = false;
 }
 
