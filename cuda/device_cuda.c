@@ -46,7 +46,8 @@ taper_status cuda_failed(cuda_device *d, taper_status status, taper_error *error
     if (d->counters) (void)d->driver.cuMemsetD8Async(d->counters, 0, d->counter_bytes, d->stream);
     return status;
   }
-  (void)TAPER_FAIL(&d->broken, TAPER_DEVICE, "the device failed before, free the model and open it again: %.700s",
+  (void)TAPER_FAIL(&d->broken, TAPER_DEVICE,
+                   "the device failed before; free the model and open it again, in a new process if that fails: %.700s",
                    error ? error->message : "unknown");
   return status;
 }
