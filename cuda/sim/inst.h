@@ -97,24 +97,11 @@ typedef struct op_table {
 } op_table;
 
 /* Special registers that a warp holds once its block begins. */
-#define SIM_SPECIAL(X)                                                                                                 \
-  X(TID_X, "%tid.x")                                                                                                   \
-  X(TID_Y, "%tid.y")                                                                                                   \
-  X(TID_Z, "%tid.z")                                                                                                   \
-  X(NTID_X, "%ntid.x")                                                                                                 \
-  X(NTID_Y, "%ntid.y")                                                                                                 \
-  X(NTID_Z, "%ntid.z")                                                                                                 \
-  X(CTAID_X, "%ctaid.x") X(CTAID_Y, "%ctaid.y") X(CTAID_Z, "%ctaid.z") X(NCTAID_X, "%nctaid.x")                        \
-      X(NCTAID_Y, "%nctaid.y") X(NCTAID_Z, "%nctaid.z") X(LANEID, "%laneid") X(WARPID, "%warpid")                      \
-          X(NWARPID, "%nwarpid") X(SMID, "%smid") X(NSMID, "%nsmid") X(DYNAMIC_SHARED_SIZE, "%dynamic_smem_size")      \
-              X(TOTAL_SHARED_SIZE, "%total_smem_size") X(LANEMASK_EQ, "%lanemask_eq") X(LANEMASK_LE, "%lanemask_le")   \
-                  X(LANEMASK_LT, "%lanemask_lt") X(LANEMASK_GE, "%lanemask_ge") X(LANEMASK_GT, "%lanemask_gt")         \
-                      X(DYNAMIC_SHARED, "") X(FRAME, "")
 typedef enum special {
 #define X(name, text) SPECIAL_##name,
-  SIM_SPECIAL(X)
+#include "cuda/sim/special.def"
 #undef X
-      SPECIAL_COUNT
+  SPECIAL_COUNT
 } special;
 /* each has a register of 64 bits and one of 32 (its low half), at these offsets in every register file */
 #define SPECIAL_WIDE(s) ((uint32_t)(s)*384u)

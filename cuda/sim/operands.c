@@ -66,7 +66,7 @@ static taper_status number_operand(decoder *d, inst *i, const token *t, uint32_t
 static bool special_register(decoder *d, const token *t, uint32_t width, uint32_t *out) {
   static const char *const names[] = {
 #define X(name, text) text,
-      SIM_SPECIAL(X)
+#include "cuda/sim/special.def"
 #undef X
   };
   for (uint32_t s = 0; s < SPECIAL_COUNT; s++)
