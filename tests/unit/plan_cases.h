@@ -104,6 +104,12 @@ static const char odd_mean[] = TIR_HEAD
 static const char odd_scale[] =
     TIR_HEAD "    %a = scale %x, %v : f32[B,T,12]\n    %o = linear %a, %wte : f32[B,T,19]\n    return %o\n  }\n}\n";
 
+static const char odd_ops[] = TIR_HEAD /* what no example has */
+    "    %a = linear %x, %w : f32[B,T,12]\n    %e = exp %a : f32[B,T,12]\n    %s = sqrt %e : f32[B,T,12]\n    %n = neg "
+    "%s : f32[B,T,12]\n"
+    "    %m = row_mean %n : f32[B,T,1]\n    %r = row_shift %n, %m : f32[B,T,12]\n    %h = shift %r, %v : f32[B,T,12]\n"
+    "    %o = linear %h, %wte : f32[B,T,19]\n    return %o\n  }\n}\n";
+
 static const model_case cases[] = {
     {"llama, live",
      "examples/tinystories.tmodel",
@@ -170,6 +176,13 @@ static const model_case cases[] = {
     {"odd late", NULL, odd_late, {{NULL, 0}}, 1, TOKENS},
     {"odd mean", NULL, odd_mean, {{NULL, 0}}, 1, TOKENS},
     {"odd scale", NULL, odd_scale, {{NULL, 0}}, 1, TOKENS},
+    {"odd ops", NULL, odd_ops, {{NULL, 0}}, 1, TOKENS},
+    {"gpt2, between",
+     "examples/gpt2.tmodel",
+     NULL,
+     {{"vocab", 41}, {"d", 20}, {"layers", 1}, {"heads", 1}, {"context", 22}},
+     0.3,
+     TOKENS},
     {"one number", NULL, one_number, {{NULL, 0}}, 1, 1},
 };
 

@@ -195,7 +195,7 @@ static void test_kernel_norms(void **state) {
 }
 static void test_o0(void **state) {
   (void)state;
-  run_all(&(pass_options){.level = 0}, "-O0", 9, 7);
+  run_all(&(pass_options){.level = 0}, "-O0", 9, 5);
 }
 static void test_explicit(void **state) {
   (void)state;
