@@ -14,7 +14,7 @@ tidy() { git ls-files 'compiler/*.c' 'runtime/*.c' 'cuda/*.c' | xargs -P2 -n6 sh
 clang_build() { make -s -j2 VARIANT=clang CFLAGS=-Werror all 2>&1 | tail -30 | { ! grep -E 'warning|error'; }; }
 gcc_build() { make -s -j2 CFLAGS= all 2>&1 | { ! grep -E 'warning:'; }; }
 # the rooms are archives: of two functions of one name the linker would silently take the first
-one_name() { nm -A --defined-only -g "$B"/lib*.a 2>/dev/null | awk '$3 ~ /[A-TV-Z]/ {print $4 ": two functions or objects of this name"}' | sort | uniq -d | { ! grep .; }; }
+one_name() { nm -A --defined-only -g "$B"/lib*.a 2>/dev/null | awk '$2 ~ /^[A-TV-Z]$/ {print $3 ": two functions or objects of this name"}' | sort | uniq -d | { ! grep .; }; }
 
 make -s -j2 "$B/grammar/tmodel.tab.h" "$B/grammar/tmodel.lex.h" >/dev/null
 step structure structure
