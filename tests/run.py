@@ -152,7 +152,7 @@ def main():
             groups.append(("lit", ["/usr/bin/python3", LIT, "-v", "-j2", "--timeout=%d" % (120 * o.slow_factor)] + [r for r in rooms if glob.glob(os.path.join(ROOT, r, "**", "*.t*"), recursive=True)], count_lit, guard * 3))
         else:
             skip_group("lit", "llvm-14-tools is not installed; run make setup-check", count)
-    for room in ("cli", "front", "emit", "fault", "device", "numerics", "formats"):
+    for room in ("cli", "front", "emit", "fault", "device", "sim", "numerics", "formats"):
         for script in sorted(glob.glob(os.path.join(ROOT, "tests", room, "*.py"))):
             name = os.path.relpath(script, os.path.join(ROOT, "tests"))[:-3]
             if not wanted(name) or os.path.basename(script).startswith("lib_"):

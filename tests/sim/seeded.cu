@@ -3,6 +3,7 @@
  * caught. All have the same parameters: x [n] read, y written, z scratch (zeroed words before the first launch).
  */
 typedef unsigned int u32;
+#define ROLLED _Pragma("unroll 1") /* copies of a loop that NVRTC makes, and of which only some run, would be places where a mutant does nothing */
 #define KERNEL(name) extern "C" __global__ void name(const float *x, float *y, u32 *z, u32 n)
 
 static __device__ __forceinline__ void grid_wait() {
@@ -16,11 +17,11 @@ static __device__ __forceinline__ void grid_launch() {
 #endif
 }
 static __device__ __forceinline__ float block_sum(float v, float *partial, bool sync) {
-  for (int k = 16; k > 0; k /= 2) v += __shfl_xor_sync(0xffffffffu, v, k);
+  ROLLED for (int k = 16; k > 0; k /= 2) v += __shfl_xor_sync(0xffffffffu, v, k);
   if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = v;
   if (sync) __syncthreads();
   float s = 0;
-  for (u32 w = 0; w < blockDim.x / 32; w++) s += partial[w];
+  ROLLED for (u32 w = 0; w < blockDim.x / 32; w++) s += partial[w];
   return s;
 }
 
@@ -43,12 +44,12 @@ KERNEL(bound_bad) {
 KERNEL(barrier_good) {
   __shared__ float partial[8];
   float s = block_sum(x[threadIdx.x], partial, true);
-  for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s;
+  ROLLED for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s;
 }
 KERNEL(barrier_bad) {
   __shared__ float partial[8];
   float s = block_sum(x[threadIdx.x], partial, false);
-  for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s;
+  ROLLED for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s;
 }
 /* the second use of the same shared memory overwrites what slow warps still read */
 KERNEL(reuse_good) {
@@ -56,13 +57,13 @@ KERNEL(reuse_good) {
   float s = block_sum(x[threadIdx.x], partial, true);
   __syncthreads();
   float q = block_sum(x[threadIdx.x] * x[threadIdx.x], partial, true);
-  for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s + q;
+  ROLLED for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s + q;
 }
 KERNEL(reuse_bad) {
   __shared__ float partial[8];
   float s = block_sum(x[threadIdx.x], partial, true);
   float q = block_sum(x[threadIdx.x] * x[threadIdx.x], partial, true);
-  for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s + q;
+  ROLLED for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s + q;
 }
 /* lanes of one warp exchange through shared memory as if they ran in step */
 KERNEL(warp_good) {
@@ -119,36 +120,36 @@ static __device__ __forceinline__ void copy_async(float *to, const float *from) 
 }
 KERNEL(copy_good) {
   __shared__ __align__(16) float s[256];
-  for (u32 i = threadIdx.x; i < n / 4; i += blockDim.x) copy_async(s + 4 * i, x + 4 * i);
+  ROLLED for (u32 i = threadIdx.x; i < n / 4; i += blockDim.x) copy_async(s + 4 * i, x + 4 * i);
   asm volatile("cp.async.commit_group;" ::: "memory");
   asm volatile("cp.async.wait_group 0;" ::: "memory");
   __syncthreads();
-  for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s[n - 1 - i];
+  ROLLED for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s[n - 1 - i];
 }
 KERNEL(copy_bad) {
   __shared__ __align__(16) float s[256];
-  for (u32 i = threadIdx.x; i < n / 4; i += blockDim.x) copy_async(s + 4 * i, x + 4 * i);
+  ROLLED for (u32 i = threadIdx.x; i < n / 4; i += blockDim.x) copy_async(s + 4 * i, x + 4 * i);
   asm volatile("cp.async.commit_group;" ::: "memory");
   __syncthreads();
-  for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s[n - 1 - i];
+  ROLLED for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s[n - 1 - i];
 }
 /* two stages in flight, the wait lets the one through that is needed */
 KERNEL(stages_bad) {
   __shared__ __align__(16) float s[2][128];
-  for (u32 k = 0; k < 2; k++) {
-    for (u32 i = threadIdx.x; i < n / 8; i += blockDim.x) copy_async(s[k] + 4 * i, x + k * (n / 2) + 4 * i);
+  ROLLED for (u32 k = 0; k < 2; k++) {
+    ROLLED for (u32 i = threadIdx.x; i < n / 8; i += blockDim.x) copy_async(s[k] + 4 * i, x + k * (n / 2) + 4 * i);
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
   asm volatile("cp.async.wait_group 2;" ::: "memory");
   __syncthreads();
-  for (u32 i = threadIdx.x; i < n / 2; i += blockDim.x) y[i] = s[0][i];
+  ROLLED for (u32 i = threadIdx.x; i < n / 2; i += blockDim.x) y[i] = s[0][i];
 }
 
 /* x holds 7 rows of 20 in a pitch of 24, the rest of a row is 0; y: the sums of the rows */
 template <u32 pitch> static __device__ __forceinline__ void row_sums(const float *x, float *y) {
   float s = 0;
-  for (u32 i = threadIdx.x; i < 20; i += 32) s += x[blockIdx.x * pitch + i];
-  for (int k = 16; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
+  ROLLED for (u32 i = threadIdx.x; i < 20; i += 32) s += x[blockIdx.x * pitch + i];
+  ROLLED for (int k = 16; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
   if (threadIdx.x == 0) y[blockIdx.x] = s;
 }
 KERNEL(pitch_good) { row_sums<24>(x, y); }
@@ -161,7 +162,7 @@ template <bool fence, bool reset, bool atomic> static __device__ __forceinline__
   float *partial = (float *)(z + 1);
   u32 i = blockIdx.x * blockDim.x + threadIdx.x;
   float s = i < n ? x[i] : 0;
-  for (int k = 16; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
+  ROLLED for (int k = 16; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
   if (threadIdx.x == 0) {
     partial[blockIdx.x] = s;
     if (fence) __threadfence();
@@ -175,7 +176,7 @@ template <bool fence, bool reset, bool atomic> static __device__ __forceinline__
   if (!last) return;
   if (threadIdx.x == 0) {
     float t = 0;
-    for (u32 b = 0; b < gridDim.x; b++) t += partial[b];
+    ROLLED for (u32 b = 0; b < gridDim.x; b++) t += partial[b];
     y[0] = t;
     if (reset) z[0] = 0;
   }
@@ -202,7 +203,7 @@ KERNEL(shared_bad) {
   __shared__ float s[512];
   s[threadIdx.x] = x[threadIdx.x];
   __syncthreads();
-  for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s[i] + s[i + 256];
+  ROLLED for (u32 i = threadIdx.x; i < n; i += blockDim.x) y[i] = s[i] + s[i + 256];
 }
 KERNEL(global_bad) {
   u32 i = blockIdx.x * blockDim.x + threadIdx.x;
