@@ -25,8 +25,10 @@ static bool read_name(const package_image *image, candidate *out) {
   return true;
 }
 
-/* How well an image fits a GPU; 0: not at all. */
-static int rank_of(const candidate *c, int capability) {
+/* How well an image fits the GPU; 0: not at all. The simulator executes PTX only. */
+static int rank_of(const cuda_device *d, const candidate *c) {
+  const int capability = d->capability;
+  if (!c->ptx && d->driver.simulated) return 0;
   if (c->number > capability || (c->exact && c->number != capability)) return 0;
   if (c->ptx) return 1000 + c->number;
   if (c->number == capability) return 4000 + c->exact;
@@ -53,6 +55,11 @@ static void say(const taper_model_options *o, taper_log_level level, const char 
 static taper_status nothing_fits(const cuda_device *d, const package *p, const char *tried, taper_error *error) {
   const char *list = st_metadata(&p->file, "taper.arch");
   if (tried[0]) return TAPER_FAIL(error, TAPER_UNSUPPORTED, "%s: no image runs on %s: %s", p->path, d->gpu.name, tried);
+  if (d->driver.simulated)
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED,
+                      "%s: no image for %s, a GPU of sm_%d that executes PTX only: the package has %.200s; compile it "
+                      "with --arch compute_%d or lower",
+                      p->path, d->gpu.name, d->capability, list ? list : "none", d->capability);
   return TAPER_FAIL(
       error, TAPER_UNSUPPORTED,
       "%s: no image for %s, a GPU of sm_%d: the package has %.200s; compile it with --arch sm_%d, or with "
@@ -83,7 +90,7 @@ static taper_status load_best(cuda_device *d, const package *p, const taper_mode
     int rank = 0;
     for (uint32_t i = 0; i < p->image_count; i++) {
       if (p->images[i].use != PACKAGE_DECODE || !read_name(&p->images[i], &c)) continue;
-      const int r = rank_of(&c, d->capability);
+      const int r = rank_of(d, &c);
       if (r > rank && r < bound) best = c, rank = r;
     }
     if (!rank) return nothing_fits(d, p, tried, error);

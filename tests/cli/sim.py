@@ -41,6 +41,16 @@ def failures(package):
     cli.expect("a hang", run, 3, "no end in sight", env={"TAPER_SIM_BUDGET": "10"})
 
 
+def cubins(root, model):
+    """--arch sm_NN brings PTX along: the simulator takes it and has nothing to say about the cubin."""
+    package = os.path.join(root, "cubin.tpack")
+    cli.expect("compile a cubin", ["compile", model, "--target", "cuda", "--arch", "sm_90", "-o", package], 0)
+    run = ["run", package, "--device", "sim", "--prompt", "In", "-n", "2", "--temp", "0"]
+    _, said = cli.expect("a package of cubins", run, 0)
+    cli.report("nothing is said of the cubin", None if not said else repr(said))
+    cli.expect("no PTX that it takes", run, 1, "a GPU of sm_80 that executes PTX only: the package has sm_90,compute_90; compile it with --arch compute_80 or lower", b"", env={"TAPER_SIM_CAPABILITY": "80"})
+
+
 def traffic(package):
     out, _ = cli.expect("bench --json", ["bench", package, "--device", "sim", "--json", "-n", "3", "-p", "3", "-r", "1"], 0)
     row = json.loads(out)
@@ -61,6 +71,7 @@ def main():
             package = same_ids(root, model)
             failures(package)
             traffic(package)
+            cubins(root, model)
     sys.exit(1 if cli.failed else 0)
 
 

@@ -99,7 +99,7 @@ def failures(root, cpu, cuda):
     cli.expect("TAPER_DEVICE", ["run", cuda] + run, 0, env={"TAPER_DEVICE": "sim"})
     cli.expect("the option wins over TAPER_DEVICE", ["run", cpu, "--device=cpu"] + run, 0, env={"TAPER_DEVICE": "cuda"})
     cli.expect("compiled in passing", ["run", folder, "--device=sim", "-v"] + run, 0, "device sim, image compute_90")
-    cli.expect("an image that is not there", ["run", cuda, "--device=sim"] + run, 1, "no image for taper simulator .*, a GPU of sm_80: the package has compute_90; compile it with --arch sm_80",
+    cli.expect("an image that is not there", ["run", cuda, "--device=sim"] + run, 1, "no image for taper simulator .*, a GPU of sm_80 that executes PTX only: the package has compute_90; compile it with --arch compute_80 or lower",
                b"", env={"TAPER_SIM_CAPABILITY": "80"})
     cli.expect("PTX newer than the driver", ["run", cuda, "--device=sim"] + run, 1, "the driver is for CUDA 11.8", b"", env={"TAPER_SIM_DRIVER": "11080"})
     cli.expect("--gemm on the CPU", ["run", cpu, "--gemm=generated", "--no-graph"] + run, 0, "'--gemm' acts on nothing on the device cpu")

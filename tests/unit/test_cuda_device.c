@@ -220,10 +220,12 @@ static void images_are_chosen_and_refused_in_words(void **state) {
   const char *path = write_package("toy.tpack", ptx, ptx_bytes, TOY_TABLE("null"), false);
   static const struct {
     const char *variable, *value, *image, *message;
-  } cases[] = {{"TAPER_SIM_CAPABILITY", "80", NULL, "a GPU of sm_80: the package has compute_90"},
-               {"TAPER_SIM_DEVICES", "0", NULL, "finds no device"},
-               {"TAPER_SIM_DRIVER", "11080", NULL, "the driver is for CUDA 11.8"},
-               {"TAPER_SIM_CAPABILITY", "90", "sm_90", "there is no image 'sm_90'; the package has compute_90"}};
+  } cases[] = {
+      {"TAPER_SIM_CAPABILITY", "80", NULL,
+       "a GPU of sm_80 that executes PTX only: the package has compute_90; compile it with --arch compute_80 or lower"},
+      {"TAPER_SIM_DEVICES", "0", NULL, "finds no device"},
+      {"TAPER_SIM_DRIVER", "11080", NULL, "the driver is for CUDA 11.8"},
+      {"TAPER_SIM_CAPABILITY", "90", "sm_90", "there is no image 'sm_90'; the package has compute_90"}};
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     taper_model_options o;
     taper_error error = {0};
