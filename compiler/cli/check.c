@@ -377,17 +377,18 @@ static int run(cli *c) {
   return bad;
 }
 
-const cli_command cli_cmd_check = {.name = "check",
-                                   .args = "A B",
-                                   .summary = "compare the logits of two models, or of a model and a reference file",
-                                   .min_args = 2,
-                                   .max_args = 2,
-                                   .details = "A and B are MODELs or files that logits wrote. max_rel is max|a - b| / "
-                                              "max|b|. Exit status 4: over the tolerance.",
-                                   .acts = CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC |
-                                           CLI_ACT_THREADS | CLI_ACT_DEVICE | CLI_ACT_RUN,
-                                   .options = options,
-                                   .own_size = sizeof(check_own),
-                                   .init = init,
-                                   .option = option,
-                                   .run = run};
+const cli_command cli_cmd_check = {
+    .name = "check",
+    .args = "A B",
+    .summary = "compare the logits of two models, or of a model and a reference file",
+    .min_args = 2,
+    .max_args = 2,
+    .details = "A and B are MODELs; one may be a file that logits wrote. max_rel is max|a - b| / "
+               "max|b|. Exit status 4: over the tolerance.",
+    .acts =
+        CLI_ACT_MODEL | CLI_ACT_WEIGHTS | CLI_ACT_BUILD | CLI_ACT_CC | CLI_ACT_THREADS | CLI_ACT_DEVICE | CLI_ACT_RUN,
+    .options = options,
+    .own_size = sizeof(check_own),
+    .init = init,
+    .option = option,
+    .run = run};

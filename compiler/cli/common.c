@@ -106,20 +106,16 @@ int cli_parse_word(cli *c, const char *option, const char *value, const char *wo
     if (*p == ';') built = n;
     if (*p) *p++ = 0;
   }
-  for (size_t i = 0; i < n; i++) {
-    if (strcmp(value, known[i]) != 0) continue;
-    if (i >= built)
-      return cli_fail(c, CLI_USAGE, "option '%s': '%s' is not built yet; give %s", option, value, known[0]);
-    *out = i;
-    return CLI_OK;
-  }
+  size_t at = 0;
+  while (at < n && strcmp(value, known[at]) != 0) at++;
+  if (at < n && at < built) return *out = at, CLI_OK;
   text list = {0};
   for (size_t i = 0; i < n && i < built; i++)
     text_printf(&list, "%s%s", i == 0 ? "" : i + 1 == n || i + 1 == built ? " or " : ", ", known[i]);
-  const char *nearest = words_nearest(value, known, n);
+  const char *nearest = at < n ? NULL : words_nearest(value, known, n);
   const char *hint = nearest ? arena_printf(&c->memory, " (did you mean '%s'?)", nearest) : "";
-  int code = cli_fail(c, CLI_USAGE, "option '%s': '%s' is not one of its words%s; give %s", option, value, hint,
-                      list.data ? list.data : "");
+  int code = cli_fail(c, CLI_USAGE, "option '%s': '%s' is not %s%s; give %s", option, value,
+                      at < n ? "built yet" : "one of its words", hint, list.data ? list.data : "");
   text_free(&list);
   return code;
 }

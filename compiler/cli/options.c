@@ -121,19 +121,20 @@ static struct argp_option *make_table(cli *c) {
   return table;
 }
 
-static const char shared_help[] =
-    "\vMODEL is a folder (model.tmodel, weights.safetensors), a run folder (its newest complete checkpoint), a package "
+static const char model_help[] =
+    "MODEL is a folder (model.tmodel, weights.safetensors), a run folder (its newest complete checkpoint), a package "
     "M.tpack, or a M.tmodel "
     "with --weights W. -Rpass=NAME and -Rpass-missed=NAME print what the pass NAME did and could not do (all: every "
-    "pass).\n\n"
+    "pass).\n\n";
+static const char status_help[] =
     "Exit status: 0 done; 1 a file, id or text that was named is wrong; 2 the command line is wrong or not built yet; "
     "3 the environment failed; 4 ran and the answer is no; "
     "70 a defect of the compiler.";
 
 static void print_help(cli *c, const struct argp_option *table) {
   const cli_command *k = c->command;
-  const char *doc = arena_printf(&c->memory, "%s.%s%s%s", k->summary, k->details ? "\n\n" : "",
-                                 k->details ? k->details : "", shared_help);
+  const char *doc = arena_printf(&c->memory, "%s.%s%s\v%s%s", k->summary, k->details ? "\n\n" : "",
+                                 k->details ? k->details : "", k->max_args ? model_help : "", status_help);
   struct argp argp = {table, NULL, k->args, doc, NULL, NULL, NULL};
   argp_help(&argp, stdout, ARGP_HELP_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC,
             (char *)(uintptr_t)arena_printf(&c->memory, "taperc %s", k->name));

@@ -61,6 +61,7 @@ def command_lines(m):
     yield "--target gpu", ["compile", m, "--target", "gpu"], 2, "'gpu' is not one of its words"
     for dtype in ("bf16", "f16", "w8a8", "w8a32", "w4a8"):
         yield "--dtype " + dtype, ["compile", m, "--dtype=" + dtype], 2, NOT_BUILT
+    yield "--dtype w8a8 of cuda", ["compile", m, "--target", "cuda", "--dtype=w8a8"], 2, "'w8a8' is not built yet; give f32, bf16 or f16"
     yield "--dtype f64", ["compile", m, "--dtype=f64"], 2, "'f64' is not one"
     yield "--for train and a switch of the passes", ["compile", m, "--for=train", "-O1"], 2, "acts on nothing with --for train"
     yield "--emit=ptx", ["compile", m, "--emit=ptx"], 2, "ptx is of target cuda; give --target cuda"
