@@ -55,7 +55,9 @@ static int run(cli *c) {
     if (!is_run(c, c->args[i]))
       return cli_fail_file(c, CLI_WRONG, c->args[i],
                            "is no run of taperc train: it has no metrics.jsonl; give runs, or one model alone");
-  if (!c->output && runs == 1) c->output = arena_printf(&c->memory, "%s/report.html", c->args[0]);
+  size_t named = c->arg_count ? strlen(c->args[0]) : 0;
+  while (named > 1 && c->args[0][named - 1] == '/') named--;
+  if (!c->output && runs == 1) c->output = arena_printf(&c->memory, "%.*s/report.html", (int)named, c->args[0]);
   if (!c->output) return cli_fail(c, CLI_USAGE, "'report' needs a place for its page; give -o report.html");
   text page = {0};
   int bad = runs ? report_of_runs(c, &page) : report_of_model(c, &page);

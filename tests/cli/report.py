@@ -145,6 +145,8 @@ def damaged(root):
         text = open(os.path.join(run, "report.html"), encoding="utf-8").read()
         page = Page(text)
         verdict(page.sound()[0] and "<b>" not in text, "metrics: " + name, page.sound()[1])
+    p = taperc("report", run + "//")
+    verdict("wrote %s:" % os.path.join(run, "report.html") in p.stderr, "a run with a slash behind it", p.stderr)
     run = write_run(os.path.join(root, "cut"), [line(s) for s in range(1, 30)] + ["not json\n", "[1, 2]\n", '{"step": 30, "ce": 1.'])
     p = taperc("report", run)
     text = open(os.path.join(run, "report.html"), encoding="utf-8").read()
