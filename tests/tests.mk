@@ -2,7 +2,7 @@
 .PHONY: help setup setup-check check check-quick check-long lint demo install uninstall clean format docs
 
 help:
-	@echo 'make                 build/release/taperc and build/release/libtaper.so   (VARIANT=release|debug|asan|coverage|clang)'
+	@echo 'make                 build/release/: taperc, libtaper.so, libtaper-cuda.so, libtaper-sim.so   (VARIANT=release|debug|asan|coverage|clang)'
 	@echo 'make demo            sets up, builds, and shows the main job on real text (under 4 minutes after the downloads)'
 	@echo 'make check           sets up, builds, runs all tests; last line: N passed, N failed, N skipped'
 	@echo 'make check-quick     the tests to run at each commit (under 2 minutes)'
