@@ -68,6 +68,8 @@ static taper_status check_product(const launch_table *t, const char *name, const
         q->row0, (unsigned long long)q->row0 + q->rows, w->rows);
   CHECK(q->x_start <= q->x_width && w->cols <= q->x_width - q->x_start && q->rows <= q->y_width,
         "stage '%.80s': a product of %u numbers from %u of %u" DAMAGED, name, w->cols, q->x_start, q->x_width);
+  CHECK(w->dtype == t->dtype, "stage '%.80s': a product of a weight in %s, the table's type is %s" DAMAGED, name,
+        st_dtype_name(w->dtype), st_dtype_name(t->dtype));
   CHECK(q->x_half == (w->dtype != ST_F32), "stage '%.80s': operands of two types" DAMAGED, name);
   CHECK(in_row(t, q->x, q->x_half ? (q->x_width + 1u) / 2 : q->x_width) && in_row(t, q->y, q->y_width),
         "stage '%.80s': a product lies outside of a row" DAMAGED, name);

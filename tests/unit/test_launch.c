@@ -107,6 +107,7 @@ static void every_mistake_is_refused(void **state) {
       {NULL, "\"width\": 22", "\"width\": 2.5", TAPER_INVALID, "'width' is no whole number"},
       {NULL, "\"max_batch\": 8", "\"max_batch\": 1e3", TAPER_INVALID, "'max_batch' is no whole number"},
       {NULL, "\"f32\"", "\"f64\"", TAPER_INVALID, "'dtype' is none of"},
+      {NULL, "\"dtype\": \"f32\"", "\"dtype\": \"bf16\"", TAPER_INVALID, "a weight in F32, the table's type is BF16"},
       {NULL, "\"logits\": 100", "\"logits\": 701", TAPER_INVALID, "its logits lie outside"},
       {NULL, "\"pdl\": true", "\"pdl\": 1", TAPER_INVALID, "'pdl' is neither true nor false"},
       {NULL, "\"pdl\": true", "\"pdl\": true, \"pdl\": true", TAPER_INVALID, "'pdl' is there twice"},
