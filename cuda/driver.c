@@ -60,8 +60,17 @@ static const char *in_words(const cuda_driver *d, CUresult result, char out[RESU
   return out;
 }
 
+/* ": SENTENCE" of the simulator about its last failure, or "". */
+static const char *sim_words(const cuda_driver *d, char out[RESULT_TEXT]) {
+  const char *(*fault)(void);
+  void *symbol = d->simulated ? dlsym(d->library, "taper_sim_fault") : NULL;
+  memcpy(&fault, &symbol, sizeof fault);
+  text_format(out, RESULT_TEXT, "%s%s", symbol && fault()[0] ? ": " : "", symbol ? fault() : "");
+  return out;
+}
+
 static taper_status begin(const cuda_driver *d, taper_error *error) {
-  char words[RESULT_TEXT];
+  char words[RESULT_TEXT], more[RESULT_TEXT];
   int devices = 0;
   CUresult result = d->cuInit(0);
   if (result == CUDA_SUCCESS) {
@@ -69,8 +78,8 @@ static taper_status begin(const cuda_driver *d, taper_error *error) {
     if (result == CUDA_SUCCESS && devices == 0) result = CUDA_ERROR_NO_DEVICE;
   }
   if (result == CUDA_SUCCESS) return TAPER_OK;
-  return TAPER_FAIL(error, TAPER_DEVICE, "%s (CUDA %d.%d) finds no device: cuInit: %s; %s", d->path,
-                    CUDA_MAJOR(d->version), CUDA_MINOR(d->version), in_words(d, result, words),
+  return TAPER_FAIL(error, TAPER_DEVICE, "%s (CUDA %d.%d) finds no device: cuInit: %s%s; %s", d->path,
+                    CUDA_MAJOR(d->version), CUDA_MINOR(d->version), in_words(d, result, words), sim_words(d, more),
                     d->simulated                     ? "see docs/sim.md"
                     : result == CUDA_ERROR_NO_DEVICE ? "see what nvidia-smi and CUDA_VISIBLE_DEVICES say, or " NO_GPU
                                                      : "nvidia-smi tells more, or " NO_GPU);

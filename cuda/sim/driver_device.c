@@ -68,7 +68,8 @@ static CUresult options_from_environment(void) {
   {                                                                                                                    \
     uint64_t value = o.member;                                                                                         \
     if (!environment(variable, &value) || !in_range(value, (least), (most)))                                           \
-      return drv_fail(CUDA_ERROR_INVALID_VALUE, "%s is out of range", variable);                                       \
+      return drv_fail(CUDA_ERROR_INVALID_VALUE, "%s is '%.40s', no whole number from %llu to %llu", variable,          \
+                      getenv(variable), (unsigned long long)(least), (unsigned long long)(most));                      \
     o.member = (__typeof__(o.member))value;                                                                            \
   }
   OPTIONS
