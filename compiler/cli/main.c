@@ -94,6 +94,7 @@ static void hold_standard_streams(void) {
 int main(int argc, char **argv) {
   hold_standard_streams();
   signal(SIGPIPE, SIG_IGN); /* a reader that goes away shows as EPIPE */
+  signal(SIGXFSZ, SIG_IGN); /* a file that may not grow further shows as EFBIG */
   cli c = {.sink = diag_sink_new(), .argv = argv, .build = {.pass = {.level = 2}}};
   int code = cli_output_end(&c, dispatch(&c, argc, argv));
   cli_flush(&c);

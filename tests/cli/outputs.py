@@ -226,6 +226,10 @@ def surroundings(root, m, package, env):
     for name, args in [("run", ["run", package, "--prompt", "ab", "-n", "8", "--temp", "0"]), ("opt", ["opt", m])]:
         p = subprocess.run(["/bin/sh", "-c", 'exec "$0" "$@" >&-', cli.TAPERC] + args, stderr=subprocess.PIPE, env=dict(os.environ, **env), timeout=60)
         cli.report("closed output: " + name, (p.returncode != 3 or b"cannot write standard output" not in p.stderr) and "exit %d: %r" % (p.returncode, p.stderr[-200:]))
+    small = os.path.join(root, "small.tpack")
+    p = subprocess.run(["/bin/sh", "-c", 'ulimit -f 100; exec "$0" "$@"', cli.TAPERC, "compile", m, "-o", small], stderr=subprocess.PIPE, env=dict(os.environ, **env), timeout=60)
+    left = [n for n in os.listdir(root) if n.startswith("small")]
+    cli.report("a file that may not grow", (p.returncode != 3 or b"cannot write: File too large; " not in p.stderr or left) and "exit %d: %r, left %s" % (p.returncode, p.stderr[-200:], left))
     cli.expect("messages as JSON", ["run", m, "--prompt", "a", "--temp", "x", "--json"], 2, r'^\{"severity":"error".*"file":"taperc".*"message":"option', b"", env=env)
     german = dict(env, LC_ALL="de_DE.UTF-8", LANG="de_DE.UTF-8")
     a = cli.run(["eval", package, "--data", os.path.join(root, "data.txt"), "--json"], env=env)
