@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { LEAST_CAPABILITY = 80 };
+
 typedef struct candidate {
   const package_image *image;
   bool ptx;
@@ -42,6 +44,7 @@ static taper_status load(cuda_device *d, const candidate *c, taper_error *error)
     return TAPER_FAIL(error, TAPER_INVALID, "image %s: its text has no end; the package is damaged, compile it again",
                       c->image->name);
   taper_status status = cuda_module_load(&d->driver, image, c->image->name, &d->module, error);
+  if (status == TAPER_OK) memcpy(d->base.facts.image, c->image->name, sizeof(d->base.facts.image));
   if (status != TAPER_UNSUPPORTED || !c->ptx) return status;
   taper_error said = *error;
   return TAPER_FAIL(error, status, "%s (%.20s made it, the driver is for CUDA %d.%d)", said.message, c->image->features,
@@ -52,9 +55,18 @@ static void say(const taper_model_options *o, taper_log_level level, const char 
   if (o->log) o->log(o->log_user, level, line);
 }
 
-static taper_status nothing_fits(const cuda_device *d, const package *p, const char *tried, taper_error *error) {
+/* status: of the last that was tried */
+static taper_status nothing_fits(const cuda_device *d, const package *p, taper_status status, const char *tried,
+                                 taper_error *error) {
   const char *list = st_metadata(&p->file, "taper.arch");
-  if (tried[0]) return TAPER_FAIL(error, TAPER_UNSUPPORTED, "%s: no image runs on %s: %s", p->path, d->gpu.name, tried);
+  if (tried[0])
+    return TAPER_FAIL(error, status == TAPER_DEVICE ? TAPER_DEVICE : TAPER_UNSUPPORTED, "%s: no image runs on %s: %s",
+                      p->path, d->gpu.name, tried);
+  if (d->capability < LEAST_CAPABILITY)
+    return TAPER_FAIL(error, TAPER_UNSUPPORTED,
+                      "%s: %s is a GPU of sm_%d, kernels need sm_%d or newer; name another GPU (--device=cuda:N), or "
+                      "compile the model for the CPU",
+                      p->path, d->gpu.name, d->capability, LEAST_CAPABILITY);
   if (d->driver.simulated)
     return TAPER_FAIL(error, TAPER_UNSUPPORTED,
                       "%s: no image for %s, a GPU of sm_%d that executes PTX only: the package has %.200s; compile it "
@@ -79,23 +91,33 @@ static taper_status load_named(cuda_device *d, const package *p, const char *nam
                     list ? list : "none");
 }
 
+/* The image that fits best of those whose rank is below a bound, and its rank; 0: none. */
+static int best_below(const cuda_device *d, const package *p, int bound, candidate *best) {
+  candidate c;
+  int rank = 0;
+  for (uint32_t i = 0; i < p->image_count; i++) {
+    if (p->images[i].use != PACKAGE_DECODE || !read_name(&p->images[i], &c)) continue;
+    const int r = rank_of(d, &c);
+    if (r > rank && r < bound) *best = c, rank = r;
+  }
+  return rank;
+}
+
 /* The best first; what fails is said, and the next one tried. */
 static taper_status load_best(cuda_device *d, const package *p, const taper_model_options *o, candidate *out,
                               taper_error *error) {
   char tried[2000] = "", line[2100];
   size_t used = 0;
   taper_error why = {0};
+  taper_status status = TAPER_OK;
   for (int bound = INT32_MAX;;) {
-    candidate best = {0}, c;
-    int rank = 0;
-    for (uint32_t i = 0; i < p->image_count; i++) {
-      if (p->images[i].use != PACKAGE_DECODE || !read_name(&p->images[i], &c)) continue;
-      const int r = rank_of(d, &c);
-      if (r > rank && r < bound) best = c, rank = r;
-    }
-    if (!rank) return nothing_fits(d, p, tried, error);
+    candidate best = {0};
+    const int rank = best_below(d, p, bound, &best);
+    if (!rank) return nothing_fits(d, p, status, tried, error);
     bound = rank;
-    if (load(d, &best, &why) == TAPER_OK) {
+    status = load(d, &best, &why);
+    if (status == TAPER_NOMEM) return TAPER_FAIL(error, status, "%s: %s", p->path, why.message);
+    if (status == TAPER_OK) {
       *out = best;
       if (tried[0]) {
         snprintf(line, sizeof(line), "image '%s' is used, since %s", best.image->name, tried);
@@ -114,8 +136,12 @@ static taper_status find_kernels(cuda_device *d, const package *p, const candida
   if (!d->function) return memory_exhausted(error, "the list of kernels", t->kernels.count * sizeof(CUfunction));
   for (uint32_t i = 0; i < t->kernels.count; i++) {
     const launch_kernel *k = &t->kernels.at[i];
-    taper_status status = cuda_driver_check(
-        &d->driver, d->driver.cuModuleGetFunction(&d->function[i], d->module, k->name), "cuModuleGetFunction", error);
+    const CUresult found = d->driver.cuModuleGetFunction(&d->function[i], d->module, k->name);
+    if (found == CUDA_ERROR_NOT_FOUND)
+      return TAPER_FAIL(error, TAPER_INVALID,
+                        "%s: image '%s' has no kernel '%.80s'; the package is damaged, compile it again", p->path,
+                        c->image->name, k->name);
+    taper_status status = cuda_driver_check(&d->driver, found, "cuModuleGetFunction", error);
     if (status == TAPER_OK && k->shared > 48u << 10)
       status = cuda_driver_check(
           &d->driver, d->driver.cuFuncSetAttribute(d->function[i], CU_FUNC_MAX_DYNAMIC_SHARED, (int)k->shared),
@@ -130,7 +156,6 @@ taper_status cuda_load_image(cuda_device *d, const package *p, const taper_model
   char line[300];
   candidate c = {0};
   TAPER_TRY(o->image ? load_named(d, p, o->image, &c, error) : load_best(d, p, o, &c, error));
-  memcpy(d->base.facts.image, c.image->name, sizeof(d->base.facts.image));
   /* the wait of programmatic launches is in images for sm_90 and newer; as edges of graphs they came with driver 12.3 */
   d->pdl = d->table.pdl && c.number >= 90 && d->driver.cuLaunchKernelEx && d->driver.version >= 12000;
   d->graph_pdl = d->pdl && d->driver.version >= 12030;

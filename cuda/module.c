@@ -15,6 +15,7 @@ static const char *remedy_of(CUresult result) {
       {CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "this PTX is newer than the driver: install a newer driver, or compile the "
                                            "package with an older NVRTC (TAPER_LIBNVRTC)"},
       {CUDA_ERROR_INVALID_PTX, "compile the package anew, with another NVRTC (TAPER_LIBNVRTC)"},
+      {CUDA_ERROR_OUT_OF_MEMORY, "free some of the device's memory"},
       {CUDA_ERROR_INVALID_IMAGE, "compile the package anew"}};
   for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
     if (remedies[i].result == result) return remedies[i].remedy;
@@ -41,7 +42,7 @@ taper_status cuda_module_load(const cuda_driver *d, const void *image, const cha
   const char *said = one_line(*log ? log : info), *remedy = remedy_of(result);
   taper_error driver = {0};
   taper_status status = cuda_driver_check(d, result, "cuModuleLoadDataEx", &driver);
-  if (remedy) status = TAPER_UNSUPPORTED;
+  if (remedy && status != TAPER_NOMEM) status = TAPER_UNSUPPORTED;
   return TAPER_FAIL(error, status, "image %s: %s%s%.500s; %s", name, driver.message, *said ? ": " : "", said,
                     remedy ? remedy : "nvidia-smi tells more of the device");
 }

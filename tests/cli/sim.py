@@ -37,7 +37,10 @@ def failures(package):
     run = ["run", package, "--device", "sim"] + PROMPT
     cli.expect("little memory", run, 3, "bytes; [0-9]+ of its 100000 are free", env={"TAPER_SIM_MEMORY": "100000"})
     cli.expect("no device", run, 3, "finds no device", env={"TAPER_SIM_DEVICES": "0"})
-    cli.expect("bad variable", run, 3, "CUDA_ERROR_INVALID_VALUE", env={"TAPER_SIM_CAPABILITY": "12"})
+    cli.expect("no memory for the variables of the kernels", run, 3, "CUDA_ERROR_OUT_OF_MEMORY.*; free some", env={"TAPER_SIM_MEMORY": "1"})
+    cli.expect("bad variable", run, 3, "CUDA_ERROR_INVALID_VALUE.*: TAPER_SIM_CAPABILITY is '12', no whole number from 75 to 121", env={"TAPER_SIM_CAPABILITY": "12"})
+    cli.expect("no number", run, 3, "TAPER_SIM_MEMORY is 'much', no whole number from 1 to ", env={"TAPER_SIM_MEMORY": "much"})
+    cli.expect("a GPU that is too old", run, 1, "is a GPU of sm_75, kernels need sm_80 or newer; ", env={"TAPER_SIM_CAPABILITY": "75"})
     cli.expect("a hang", run, 3, "no end in sight", env={"TAPER_SIM_BUDGET": "10"})
 
 

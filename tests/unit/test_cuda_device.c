@@ -223,6 +223,8 @@ static void images_are_chosen_and_refused_in_words(void **state) {
   } cases[] = {
       {"TAPER_SIM_CAPABILITY", "80", NULL,
        "a GPU of sm_80 that executes PTX only: the package has compute_90; compile it with --arch compute_80 or lower"},
+      {"TAPER_SIM_CAPABILITY", "75", NULL, "a GPU of sm_75, kernels need sm_80 or newer"},
+      {"TAPER_SIM_CAPABILITY", "9x", NULL, "TAPER_SIM_CAPABILITY is '9x', no whole number from 75 to 121"},
       {"TAPER_SIM_DEVICES", "0", NULL, "finds no device"},
       {"TAPER_SIM_DRIVER", "11080", NULL, "the driver is for CUDA 11.8"},
       {"TAPER_SIM_CAPABILITY", "90", "sm_90", "there is no image 'sm_90'; the package has compute_90"}};
@@ -246,6 +248,24 @@ static void images_are_chosen_and_refused_in_words(void **state) {
   OK(try_model(path, &o, &m, e));
   assert_non_null(strstr(log, "image compute_90, compiled by the driver, programmatic launches"));
   taper_model_free(m);
+}
+
+/* A table whose hash is right and that names what the image has not. */
+static void a_kernel_that_is_not_there_is_damage(void **state) {
+  (void)state;
+  static const char other[] = TOY_TABLE("null"), was[] = "\"squash\", \"threads\"";
+  char table[sizeof(other)];
+  taper_error error = {0};
+  taper_model *m;
+  memcpy(table, other, sizeof(table));
+  char *at = strstr(table, was);
+  assert_non_null(at);
+  memcpy(at, "\"squish", 7);
+  const char *path = write_package("other.tpack", ptx, ptx_bytes, table, false);
+  const taper_status status = try_model(path, NULL, &m, &error);
+  if (status != TAPER_INVALID ||
+      !strstr(error.message, "image 'compute_90' has no kernel 'squish'; the package is damaged"))
+    fail_msg("status %d: %s", status, error.message);
 }
 
 static void devices_and_packages_must_agree(void **state) {
@@ -430,6 +450,7 @@ int main(void) {
                                      cmocka_unit_test(what_does_not_fit_names_its_size),
                                      cmocka_unit_test(exhausted_memory_leaves_nothing_behind),
                                      cmocka_unit_test(images_are_chosen_and_refused_in_words),
+                                     cmocka_unit_test(a_kernel_that_is_not_there_is_damage),
                                      cmocka_unit_test(devices_and_packages_must_agree)};
   const struct CMUnitTest none[] = {cmocka_unit_test(there_is_no_nvrtc)};
   word = getenv("TAPER_TEST_DEVICE");
