@@ -213,6 +213,14 @@ def elementwise():
     checks = [(c.op(o, [xv], n), w) for o, w in want.items()]
     checks.append((c.op("softcap", [xv], n, "cap = 0x1.ep+4"), 30 * np.tanh(x / 30)))
     c.check(checks)
+    c = Case("casts round to nearest, ties to even")
+    ties = [1 + k / 256 for k in range(8)] + [1 + k / 2048 for k in range(8)] + [6e-8, 2.98e-8, 8.95e-8, 65504, 6.1e-5, 0, -0.0, -1.00390625]
+    xv, x = c.const(np.concatenate([np.float32(ties), (c.rng.standard_normal(200) * 10.0 ** c.rng.integers(-6, 4, 200)).astype(np.float32)]))
+    bits = x.astype(np.float32).view(np.uint32).astype(np.uint64)
+    bf16 = (((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) << 16).astype(np.uint32).view(np.float32)
+    with np.errstate(over="ignore"):
+        f16 = x.astype(np.float16)
+    c.check([(c.op("cast", [xv], x.shape, 'to = "bf16"', dtype="bf16"), bf16), (c.op("cast", [xv], x.shape, 'to = "f16"', dtype="f16"), f16), (c.op("cast", [xv], x.shape, 'to = "f32"'), x)], tolerance=0)
     c = Case("exact gelu keeps its digits far out")
     xv, x = c.const(np.array([-9.0, -20.0, -30.0], np.float32))
     got = c.check([(c.op("gelu", [xv], (3,)), [0.5 * v * math.erfc(-v / math.sqrt(2)) for v in x])])
