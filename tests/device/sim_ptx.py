@@ -22,7 +22,7 @@ def main():
     for k, library in enumerate(dict.fromkeys(libraries())):
         for arch in archs[:1] if os.environ.get("TAPERC_QUICK") else (archs[k % 3], archs[(k + 1) % 3]):
             with tempfile.TemporaryDirectory(prefix="taper-ptx-") as folder:
-                p = subprocess.run([sys.executable, "tests/sim/make.py", "--nvrtc=" + library, "--arch=" + arch, "--out=" + folder], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                p = subprocess.run([sys.executable, "tests/sim/lib_ptx.py", "--nvrtc=" + library, "--arch=" + arch, "--out=" + folder], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                 if p.returncode and "no NVRTC" in p.stdout:
                     continue
                 version = re.search(r"release ([\d.]+)", open(os.path.join(folder, "flow.ptx")).read()) if p.returncode == 0 else None

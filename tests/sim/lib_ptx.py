@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""make.py [--nvrtc=LIBRARY] [--arch=compute_90] [--out=tests/sim] [NAME...]: compiles tests/sim/NAME.cu (NAME.h, where there is one, stands
+"""lib_ptx.py [--nvrtc=LIBRARY] [--arch=compute_90] [--out=tests/sim] [NAME...]: compiles tests/sim/NAME.cu (NAME.h, where there is one, stands
 before it) to the PTX that the tests of the interpreter run; what stands in the sources' tree is made by NVRTC 13.0 for compute_90."""
 import argparse
 import ctypes
