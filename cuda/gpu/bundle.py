@@ -7,6 +7,7 @@ travel without weights: compiled from random ones here, and filled again there. 
 import argparse
 import gzip
 import json
+import lzma
 import os
 import random
 import re
@@ -192,7 +193,7 @@ class Bundle:
 
     def skeleton(self, package, out):
         """The header of a package and its `taper.*` tensors, packed; decode.py's unpack is the other way."""
-        with open(package, "rb") as f, gzip.GzipFile(out, "wb", 9, mtime=0) as o:
+        with open(package, "rb") as f, lzma.open(out, "wb") as o:
             (size,) = struct.unpack("<Q", f.read(8))
             header = f.read(size)
             o.write(struct.pack("<Q", size) + header)
@@ -216,7 +217,7 @@ class Bundle:
             for variant, (gate, options) in VARIANTS.items():
                 if self.small and variant not in ("deferred", "folded"):
                     continue
-                name = "%s-%s-%s.skeleton.gz" % (size, dtype, variant)
+                name = "%s-%s-%s.skeleton.xz" % (size, dtype, variant)
                 self.compile(model, package, dtype, ["--gate", "internal=%d" % gate, "--gate", "final=%d" % gate] + options)
                 self.skeleton(package, os.path.join(self.out, "decode", name))
                 entry["variants"][variant] = name

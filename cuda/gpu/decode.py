@@ -3,8 +3,8 @@
 
 Packages travel without weights; they are unpacked, filled with random numbers (gpu-fill), timed and deleted, the small sizes first, f32 first.
 """
-import gzip
 import json
+import lzma
 import os
 import struct
 import sys
@@ -13,8 +13,8 @@ import gpu_lib as g
 
 
 def unpack(skeleton, out):
-    """NAME.skeleton.gz: the header of the package and the tensors `taper.*`; the weights become a hole."""
-    with gzip.open(skeleton, "rb") as f, open(out, "wb") as o:
+    """NAME.skeleton.xz: the header of the package and the tensors `taper.*`; the weights become a hole."""
+    with lzma.open(skeleton, "rb") as f, open(out, "wb") as o:
         (size,) = struct.unpack("<Q", f.read(8))
         header = f.read(size)
         tensors = {k: v["data_offsets"] for k, v in json.loads(header.decode()).items() if k != "__metadata__"}
@@ -60,7 +60,7 @@ def main():
         else:
             try:
                 rows = time_one(entry, (1, 2) if g.DRY else (1, 8), folder, g.left() / (len(entries) - i))
-            except (OSError, ValueError, struct.error) as e:
+            except (OSError, ValueError, struct.error, lzma.LZMAError) as e:
                 rows = [{"size": entry["size"], "dtype": entry["dtype"], "error": str(e)}]
         for row in rows:
             bad += "error" in row or any("error" in r for r in row["rows"])
