@@ -1,5 +1,6 @@
 /* Running programs, and the work over all parameters: sums of squares and updates. */
 #include "runtime/abi/abi.h"
+#include "runtime/device.h"
 #include "runtime/trainer.h"
 #include <math.h>
 #include <stdio.h>
@@ -145,23 +146,13 @@ void trainer_update(taper_trainer *t) {
   t->dirty = true;
 }
 
-static bool all_finite(const float *v, uint64_t n) {
-  uint32_t bad = 0;
-  for (uint64_t i = 0; i < n; i++) {
-    uint32_t bits;
-    memcpy(&bits, v + i, sizeof(bits));
-    bad |= (bits & 0x7f800000u) == 0x7f800000u;
-  }
-  return !bad;
-}
-
 uint32_t trainer_first_bad(const taper_trainer *t, int what) {
   for (uint32_t i = 0; i < t->t->param_count; i++) {
     const uint64_t n = t->elements[i];
     bool sound = true;
-    if (what == 0) sound = all_finite(t->param[i], n);
-    if (what == 1) sound = !t->updated[i] || all_finite(t->grad[i], n);
-    if (what == 2 && t->first[i]) sound = all_finite(t->first[i], n) && all_finite(t->second[i], n);
+    if (what == 0) sound = device_is_finite(t->param[i], n);
+    if (what == 1) sound = !t->updated[i] || device_is_finite(t->grad[i], n);
+    if (what == 2 && t->first[i]) sound = device_is_finite(t->first[i], n) && device_is_finite(t->second[i], n);
     if (!sound) return i;
   }
   return TAPER_ABI_NONE;

@@ -5,34 +5,10 @@
 #include "compiler/emit/emit_priv.h"
 
 #define CUDA_SHARED_FLOATS 11264u /* of a block: 44 KiB of the 48 that every GPU gives */
-#define CUDA_MAX_VALUES 32
 
 typedef struct cuda_wide cuda_wide;
 
-/* A template on its way to be filled. */
-typedef struct cuda_filler {
-  const plan *p;
-  const plan_stage *s;
-  const char *name;
-  emit_fields *fields;
-  arena *mem;
-  text *out;
-  const char **problem;
-  const cuda_wide *wide; /* the products are made elsewhere: the epilogue alone; or NULL */
-  emit_value values[CUDA_MAX_VALUES];
-  size_t count;
-} cuda_filler;
-
 extern const emit_dialect cuda_dialect;
-
-/* Forgets the parameters of the last template and sets those that every template has. */
-void cuda_begin(cuda_filler *f, const char *function);
-void cuda_set(cuda_filler *f, const char *name, const char *value);
-void cuda_set_number(cuda_filler *f, const char *name, uint64_t value);
-void cuda_set_float(cuda_filler *f, const char *name, double value);
-void cuda_set_lines(cuda_filler *f, const char *name, text *t); /* empties t */
-/* false: *f->problem says which parameter or template is missing. */
-bool cuda_fill(cuda_filler *f, const char *template);
 
 /* What steps leave for each other in shared memory, laid out while they are written: floats for each row at once. */
 typedef struct cuda_shared {
@@ -54,9 +30,9 @@ bool cuda_stage(const plan *p, const plan_stage *s, const char *name, emit_field
                 const char **out_problem);
 
 /* The kernel of a linear stage. */
-bool cuda_linear(cuda_filler *f);
+bool cuda_linear(emit_filler *f);
 /* P_PROLOGUE: the steps of the prologue on row i of what is kept; P_KEPT: floats of a row. */
-void cuda_set_prologue(cuda_filler *f);
+void cuda_set_prologue(emit_filler *f);
 
 /* ---- cuda_wide.c: linear stages of more rows than their kernel takes at once ---- */
 typedef struct cuda_product { /* y[r] = W x[r] */
@@ -83,7 +59,7 @@ bool cuda_after(const plan *p, const plan_stage *s, const char *name, emit_field
                 const char **out_problem);
 
 /* ---- cuda_attention.c ---- */
-bool cuda_attention(cuda_filler *f);
+bool cuda_attention(emit_filler *f);
 cuda_launch cuda_attention_launch(const plan *p, const plan_stage *s, arena *mem);
 
 /* ---- cuda_sample.c: kernels that are no stage ---- */

@@ -17,12 +17,6 @@ const plan_probe *cuda_scale_of(const plan *p) {
   return is_overwritten(p, &p->buffers[q->buffer], q->stage) ? NULL : q;
 }
 
-static bool fill(const char *template, const emit_value *values, size_t n, text *out, const char **out_problem) {
-  const char *source = emit_template(template);
-  if (!source) *out_problem = template;
-  return source && emit_specialise(source, values, n, out, out_problem);
-}
-
 bool cuda_sample(const plan *p, text *out, const char **out_problem) {
   arena mem = {0};
   const plan_probe *q = cuda_scale_of(p);
@@ -31,7 +25,7 @@ bool cuda_sample(const plan *p, text *out, const char **out_problem) {
                                {"P_VOCAB", arena_printf(&mem, "%u", p->vocab)},
                                {"P_WIDTH", arena_printf(&mem, "%u", q ? p->buffers[q->buffer].width : 1)},
                                {"P_COMMENT", "/* The next token of each row, from its logits. */\n"}};
-  bool ok = fill("templates/cuda/sample.cu", values, sizeof values / sizeof *values, out, out_problem);
+  bool ok = emit_fill("templates/cuda/sample.cu", values, sizeof values / sizeof *values, out, out_problem);
   arena_free(&mem);
   return ok;
 }
@@ -43,6 +37,6 @@ bool cuda_gemm(const plan *p, text *out, const char **out_problem) {
                                {"P_ARGS", "gemm_args"},
                                {"P_TYPE", "half"},
                                {"P_COMMENT", "/* Products of many rows: y = x W^T. */\n"}};
-  return fill(plan_dtype(p) == IR_F32 ? "templates/cuda/gemm.cu" : "templates/cuda/gemm_mma.cu", values,
-              sizeof values / sizeof *values, out, out_problem);
+  return emit_fill(plan_dtype(p) == IR_F32 ? "templates/cuda/gemm.cu" : "templates/cuda/gemm_mma.cu", values,
+                   sizeof values / sizeof *values, out, out_problem);
 }

@@ -3,35 +3,6 @@
 
 #include <string.h>
 
-void cuda_set(cuda_filler *f, const char *name, const char *value) {
-  f->values[f->count++] = (emit_value){name, value};
-}
-void cuda_set_number(cuda_filler *f, const char *name, uint64_t value) {
-  cuda_set(f, name, arena_printf(f->mem, "%llu", (unsigned long long)value));
-}
-void cuda_set_float(cuda_filler *f, const char *name, double value) {
-  text t = {0};
-  emit_float(&t, value);
-  cuda_set_lines(f, name, &t);
-}
-void cuda_set_lines(cuda_filler *f, const char *name, text *t) {
-  cuda_set(f, name, arena_strdup(f->mem, t->data ? t->data : ""));
-  text_free(t);
-}
-
-void cuda_begin(cuda_filler *f, const char *function) {
-  f->count = 0;
-  cuda_set(f, "P_NAME", function);
-  cuda_set(f, "P_ARGS", arena_printf(f->mem, "%s_args", f->name));
-  cuda_set(f, "P_OUT_ROWS", f->s->out_rows ? "1" : "0");
-}
-
-bool cuda_fill(cuda_filler *f, const char *template) {
-  const char *source = emit_template(template);
-  if (!source) *f->problem = template;
-  return source && emit_specialise(source, f->values, f->count, f->out, f->problem);
-}
-
 /* ---- where values lie ---- */
 static uint64_t round_up(uint64_t n) { return (n + 15) / 16 * 16; }
 
@@ -82,36 +53,13 @@ const emit_dialect cuda_dialect = {.types = {[FIELD_WEIGHT] = "const void *",
                                    .kept = kept_at,
                                    .scratch = scratch_at};
 
-static emit_list list_of(cuda_filler *f, const plan_segment *segment, const plan_step *steps, size_t n, void *user) {
-  return (emit_list){.p = f->p,
-                     .stage = f->s,
-                     .segment = segment,
-                     .steps = steps,
-                     .count = n,
-                     .fields = f->fields,
-                     .mem = f->mem,
-                     .dialect = &cuda_dialect,
-                     .user = user};
-}
-
-/* ---- rows ---- */
-static bool fill_rows(cuda_filler *f) {
-  text body = {0};
-  emit_list l = list_of(f, NULL, f->s->steps, f->s->step_count, NULL);
-  cuda_begin(f, f->name);
-  emit_steps(&l, &body);
-  cuda_set_lines(f, "P_BODY", &body);
-  cuda_set(f, "P_COMMENT", "@COMMENT@");
-  return cuda_fill(f, "templates/cuda/rows.cu");
-}
-
 /* ---- linear ---- */
-void cuda_set_prologue(cuda_filler *f) {
+void cuda_set_prologue(emit_filler *f) {
   text prologue = {0};
-  emit_list l = list_of(f, NULL, f->s->steps, f->s->step_count, NULL);
+  emit_list l = fill_list(f, NULL, f->s->steps, f->s->step_count);
   emit_steps(&l, &prologue);
-  cuda_set_lines(f, "P_PROLOGUE", &prologue);
-  cuda_set_number(f, "P_KEPT", prologue_floats(f->s));
+  fill_lines(f, "P_PROLOGUE", &prologue);
+  fill_number(f, "P_KEPT", prologue_floats(f->s));
 }
 
 /* Columns that a block has at once: with the products, or where they are made elsewhere. */
@@ -140,7 +88,7 @@ static uint32_t block_count(const plan_segment *g, bool wide) {
 static const char *element_of(const plan_weight *w) { return w->dtype == IR_F32 ? "float" : "half"; }
 
 /* Where row i of a product's operand lies; *out_packs: on 16 bytes. */
-static const char *operand_of(cuda_filler *f, const plan_root *r, bool *out_packs) {
+static const char *operand_of(emit_filler *f, const plan_root *r, bool *out_packs) {
   const char *x;
   bool packs = r->x.view.start % 4 == 0;
   if (r->x.place == PLAN_PROLOGUE) {
@@ -158,7 +106,7 @@ static const char *operand_of(cuda_filler *f, const plan_root *r, bool *out_pack
 }
 
 /* `to` and `weight` are expressions. */
-static void put_dot(cuda_filler *f, const plan_segment *g, const plan_root *r, const char *to, const char *weight,
+static void put_dot(emit_filler *f, const plan_segment *g, const plan_root *r, const char *to, const char *weight,
                     text *out) {
   const char *element = element_of(&f->p->weights[r->weight]);
   bool packs;
@@ -170,7 +118,7 @@ static void put_dot(cuda_filler *f, const plan_segment *g, const plan_root *r, c
 }
 
 /* Do the products of all segments differ in the matrix alone? Then they are one piece of code, ahead of the segments. */
-static bool is_alike(cuda_filler *f) {
+static bool is_alike(emit_filler *f) {
   const plan_segment *first = &f->s->segments[0];
   bool packs;
   if (f->wide || !first->root_count || first->root_count > 4 || f->s->segment_count * first->root_count < 2)
@@ -187,19 +135,8 @@ static bool is_alike(cuda_filler *f) {
   return true;
 }
 
-static const char *comment_of_segment(cuda_filler *f, const plan_segment *g) {
-  text t = {0};
-  text_printf(&t, "/* %u columns:", g->columns);
-  for (size_t i = 0; i < g->root_count; i++) text_printf(&t, "%s linear", i ? "," : "");
-  for (size_t i = 0; i < g->step_count; i++) text_printf(&t, ", %s", ir_op_name(ir_opcode_of(f->p->m, g->steps[i].op)));
-  text_puts(&t, " */");
-  const char *comment = arena_strdup(f->mem, t.data ? t.data : "");
-  text_free(&t);
-  return comment;
-}
-
 /* The products of many rows lie in the arena already: row r0's, from the block's first column on. */
-static void put_product(cuda_filler *f, const plan_root *r, uint32_t i, text *out) {
+static void put_product(emit_filler *f, const plan_root *r, uint32_t i, text *out) {
   const cuda_product *q = cuda_product_of(f->wide, r);
   text_printf(out, "float *dots%u = buffer_row(c, %llu, %u, r0) + column;\n", i, (unsigned long long)q->y, q->y_pitch);
 }
@@ -221,26 +158,27 @@ static bool is_read_behind(const plan_stage *s) {
   return false;
 }
 
-static bool has_prologue(const cuda_filler *f) { return f->s->step_count && (!f->wide || is_read_behind(f->s)); }
+static bool has_prologue(const emit_filler *f) { return f->s->step_count && (!f->wide || is_read_behind(f->s)); }
 /* Ahead of the products, or behind them. */
-static bool is_ahead(const cuda_filler *f) { return !f->wide && is_staged(f->s); }
+static bool is_ahead(const emit_filler *f) { return !f->wide && is_staged(f->s); }
 
-static const char *prologue_call(cuda_filler *f) {
+static const char *prologue_call(emit_filler *f) {
   return has_prologue(f) ? arena_printf(f->mem, "%s_prologue<ROWS>(c, a, kept, r0, some);\n", f->name) : "";
 }
 
-static bool fill_segment(cuda_filler *f, size_t number, uint64_t *shared_floats) {
+static bool fill_segment(emit_filler *f, size_t number, uint64_t *shared_floats) {
   const plan_segment *g = &f->s->segments[number];
   text dots = {0}, epilogue = {0};
   cuda_shared shared = {.place = ARENA_ARRAY(f->mem, uint64_t, g->step_count + 1),
                         .columns = block_of(g, f->wide != NULL),
                         .used = f->wide ? 0 : g->root_count * (uint64_t)plan_block_columns(g)};
-  emit_list l = list_of(f, g, g->steps, g->step_count, &shared);
+  emit_list l = fill_list(f, g, g->steps, g->step_count);
+  l.user = &shared;
   if (f->wide && g->root_count) l.dots_pitch = cuda_product_of(f->wide, &g->roots[0])->y_pitch;
-  cuda_begin(f, arena_printf(f->mem, "%s_%zu", f->name, number));
-  cuda_set_number(f, "P_COLUMNS", g->columns);
-  cuda_set_number(f, "P_BLOCK", shared.columns);
-  cuda_set_number(f, "P_WARPS", warps_of(f->s));
+  fill_begin(f, arena_printf(f->mem, "%s_%zu", f->name, number));
+  fill_number(f, "P_COLUMNS", g->columns);
+  fill_number(f, "P_BLOCK", shared.columns);
+  fill_number(f, "P_WARPS", warps_of(f->s));
   const bool alike = is_alike(f);
   for (uint32_t i = 0; i < g->root_count; i++) {
     if (f->wide)
@@ -253,26 +191,26 @@ static bool fill_segment(cuda_filler *f, size_t number, uint64_t *shared_floats)
   }
   if (!alike && !is_ahead(f)) text_puts(&dots, prologue_call(f));
   emit_steps(&l, &epilogue);
-  cuda_set_lines(f, "P_DOTS", &dots);
-  cuda_set_lines(f, "P_EPILOGUE", &epilogue);
-  cuda_set(f, "P_COMMENT", comment_of_segment(f, g));
+  fill_lines(f, "P_DOTS", &dots);
+  fill_lines(f, "P_EPILOGUE", &epilogue);
+  fill_set(f, "P_COMMENT", fill_segment_comment(f, g));
   if (shared.used > *shared_floats) *shared_floats = shared.used;
-  return cuda_fill(f, "templates/cuda/segment.cu");
+  return fill_template(f, "templates/cuda/segment.cu");
 }
 
-static bool fill_prologue(cuda_filler *f) {
+static bool fill_prologue(emit_filler *f) {
   text prologue = {0};
   if (!has_prologue(f)) return true;
-  emit_list l = list_of(f, NULL, f->s->steps, f->s->step_count, NULL);
-  cuda_begin(f, arena_printf(f->mem, "%s_prologue", f->name));
+  emit_list l = fill_list(f, NULL, f->s->steps, f->s->step_count);
+  fill_begin(f, arena_printf(f->mem, "%s_prologue", f->name));
   emit_steps(&l, &prologue);
-  cuda_set_number(f, "P_WARPS", warps_of(f->s));
-  cuda_set_lines(f, "P_PROLOGUE", &prologue);
-  return cuda_fill(f, "templates/cuda/prologue.cu");
+  fill_number(f, "P_WARPS", warps_of(f->s));
+  fill_lines(f, "P_PROLOGUE", &prologue);
+  return fill_template(f, "templates/cuda/prologue.cu");
 }
 
 /* Each block to its segment: statements, one a segment. */
-static void put_choice(cuda_filler *f, const char *(*statement)(cuda_filler *f, size_t i, uint32_t first), text *out) {
+static void put_choice(emit_filler *f, const char *(*statement)(emit_filler *f, size_t i, uint32_t first), text *out) {
   uint32_t first = 0;
   for (size_t i = 0; i < f->s->segment_count; i++) {
     uint32_t n = block_count(&f->s->segments[i], f->wide != NULL);
@@ -284,15 +222,15 @@ static void put_choice(cuda_filler *f, const char *(*statement)(cuda_filler *f, 
   }
 }
 
-static const char *unit_of(cuda_filler *f, uint32_t first) {
+static const char *unit_of(emit_filler *f, uint32_t first) {
   return first ? arena_printf(f->mem, "(blockIdx.x - %u)", first) : "blockIdx.x";
 }
 
-static const char *call_of(cuda_filler *f, size_t i, uint32_t first) {
+static const char *call_of(emit_filler *f, size_t i, uint32_t first) {
   return arena_printf(f->mem, "%s_%zu<ROWS>(c, a, kept, block, %s, r0, some);\n", f->name, i, unit_of(f, first));
 }
 
-static const char *matrices_of(cuda_filler *f, size_t i, uint32_t first) {
+static const char *matrices_of(emit_filler *f, size_t i, uint32_t first) {
   const plan_segment *g = &f->s->segments[i];
   const char *all = "";
   for (size_t j = 0; j < g->root_count; j++)
@@ -303,7 +241,7 @@ static const char *matrices_of(cuda_filler *f, size_t i, uint32_t first) {
 }
 
 /* The products of the block's segment, whichever it is. */
-static void put_products(cuda_filler *f, text *out) {
+static void put_products(emit_filler *f, text *out) {
   const plan_segment *g = &f->s->segments[0];
   const char *weight = "w0";
   text_puts(out, "const void *w0");
@@ -322,7 +260,7 @@ static void put_products(cuda_filler *f, text *out) {
   if (!is_ahead(f)) text_puts(out, prologue_call(f));
 }
 
-static const char *prefetch_of(cuda_filler *f, size_t i, uint32_t first) {
+static const char *prefetch_of(emit_filler *f, size_t i, uint32_t first) {
   const plan_segment *g = &f->s->segments[i];
   const char *all = "";
   for (size_t j = 0; j < g->root_count; j++) {
@@ -335,7 +273,7 @@ static const char *prefetch_of(cuda_filler *f, size_t i, uint32_t first) {
   return arena_printf(f->mem, g->root_count > 1 ? "{ %s }\n" : "%s\n", all);
 }
 
-bool cuda_linear(cuda_filler *f) {
+bool cuda_linear(emit_filler *f) {
   text calls = {0}, prefetch = {0};
   uint64_t shared = 4, kept = has_prologue(f) ? prologue_floats(f->s) : 0;
   uint32_t rows = 8;
@@ -347,27 +285,36 @@ bool cuda_linear(cuda_filler *f) {
     *f->problem = "a row of the stage is larger than shared memory";
     return false;
   }
-  cuda_begin(f, f->name);
+  fill_begin(f, f->name);
   if (!f->wide) put_choice(f, prefetch_of, &prefetch);
   if (is_alike(f)) put_products(f, &calls);
   put_choice(f, call_of, &calls);
-  cuda_set_number(f, "P_ROWS", rows);
-  cuda_set_number(f, "P_WARPS", warps_of(f->s));
-  cuda_set_number(f, "P_KEPT", rows * kept);
-  cuda_set_number(f, "P_SHARED", rows * shared);
-  cuda_set(f, "P_STAGED", is_ahead(f) ? "1" : "0");
-  cuda_set(f, "P_PROLOGUE", prologue_call(f));
-  cuda_set_lines(f, "P_PREFETCH", &prefetch);
-  cuda_set_lines(f, "P_SEGMENTS", &calls);
-  cuda_set(f, "P_COMMENT", "@COMMENT@");
-  return cuda_fill(f, "templates/cuda/linear.cu");
+  fill_number(f, "P_ROWS", rows);
+  fill_number(f, "P_WARPS", warps_of(f->s));
+  fill_number(f, "P_KEPT", rows * kept);
+  fill_number(f, "P_SHARED", rows * shared);
+  fill_set(f, "P_STAGED", is_ahead(f) ? "1" : "0");
+  fill_set(f, "P_PROLOGUE", prologue_call(f));
+  fill_lines(f, "P_PREFETCH", &prefetch);
+  fill_lines(f, "P_SEGMENTS", &calls);
+  fill_set(f, "P_COMMENT", "@COMMENT@");
+  return fill_template(f, "templates/cuda/linear.cu");
 }
 
 bool cuda_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
                 const char **out_problem) {
   arena mem = {0};
-  cuda_filler f = {.p = p, .s = s, .name = name, .fields = fields, .mem = &mem, .out = out, .problem = out_problem};
-  bool ok = s->kind == PLAN_ROWS ? fill_rows(&f) : s->kind == PLAN_LINEAR ? cuda_linear(&f) : cuda_attention(&f);
+  emit_filler f = {.p = p,
+                   .s = s,
+                   .name = name,
+                   .fields = fields,
+                   .mem = &mem,
+                   .out = out,
+                   .problem = out_problem,
+                   .dialect = &cuda_dialect};
+  bool ok = s->kind == PLAN_ROWS     ? fill_rows(&f, "templates/cuda/rows.cu")
+            : s->kind == PLAN_LINEAR ? cuda_linear(&f)
+                                     : cuda_attention(&f);
   arena_free(&mem);
   return ok;
 }

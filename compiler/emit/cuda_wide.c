@@ -92,7 +92,7 @@ uint64_t cuda_row_floats(const plan *p) {
 }
 
 /* ---- the kernel in front: operands ---- */
-static const char *source_of(cuda_filler *f, const plan_root *r) {
+static const char *source_of(emit_filler *f, const plan_root *r) {
   const char *x;
   if (r->x.place == PLAN_PROLOGUE) {
     x = cuda_dialect.kept(&(emit_list){.p = f->p, .stage = f->s, .mem = f->mem}, &f->s->steps[r->x.index]);
@@ -105,7 +105,7 @@ static const char *source_of(cuda_filler *f, const plan_root *r) {
   return r->x.view.start ? arena_printf(f->mem, "%s + %u", x, r->x.view.start) : x;
 }
 
-static void put_operand(cuda_filler *f, const cuda_product *q, text *out) {
+static void put_operand(emit_filler *f, const cuda_product *q, text *out) {
   ir_dtype type = f->p->weights[q->root->weight].dtype;
   text_printf(out, "put_operand((%s *)buffer_row(c, %llu, %llu, r), %s, %u);\n", type == IR_F32 ? "float" : "half",
               (unsigned long long)q->x, (unsigned long long)q->x_pitch * ir_dtype_size(type) / 4, source_of(f, q->root),
@@ -121,23 +121,30 @@ static bool is_read(const cuda_wide *w) {
 bool cuda_before(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
                  const char **out_problem) {
   arena mem = {0};
-  cuda_filler f = {.p = p, .s = s, .name = name, .fields = fields, .mem = &mem, .out = out, .problem = out_problem};
+  emit_filler f = {.p = p,
+                   .s = s,
+                   .name = name,
+                   .fields = fields,
+                   .mem = &mem,
+                   .out = out,
+                   .problem = out_problem,
+                   .dialect = &cuda_dialect};
   cuda_wide w = cuda_wide_of(p, s, &mem);
   bool ok = true;
   if (w.has_before) {
     text body = {0};
-    cuda_begin(&f, name);
+    fill_begin(&f, name);
     if (is_read(&w)) {
       cuda_set_prologue(&f);
     } else {
-      cuda_set(&f, "P_PROLOGUE", "");
-      cuda_set(&f, "P_KEPT", "0");
+      fill_set(&f, "P_PROLOGUE", "");
+      fill_set(&f, "P_KEPT", "0");
     }
     for (size_t i = 0; i < w.count; i++)
       if (w.products[i].made) put_operand(&f, &w.products[i], &body);
-    cuda_set_lines(&f, "P_BODY", &body);
-    cuda_set(&f, "P_COMMENT", "@COMMENT@");
-    ok = cuda_fill(&f, "templates/cuda/before.cu");
+    fill_lines(&f, "P_BODY", &body);
+    fill_set(&f, "P_COMMENT", "@COMMENT@");
+    ok = fill_template(&f, "templates/cuda/before.cu");
   }
   arena_free(&mem);
   return ok;
@@ -148,8 +155,15 @@ bool cuda_after(const plan *p, const plan_stage *s, const char *name, emit_field
                 const char **out_problem) {
   arena mem = {0};
   cuda_wide w = cuda_wide_of(p, s, &mem);
-  cuda_filler f = {
-      .p = p, .s = s, .name = name, .fields = fields, .mem = &mem, .out = out, .problem = out_problem, .wide = &w};
+  emit_filler f = {.p = p,
+                   .s = s,
+                   .name = name,
+                   .fields = fields,
+                   .mem = &mem,
+                   .out = out,
+                   .problem = out_problem,
+                   .dialect = &cuda_dialect,
+                   .wide = &w};
   bool ok = !w.has_after || cuda_linear(&f);
   arena_free(&mem);
   return ok;

@@ -130,6 +130,38 @@ struct emit_list {
 /* The statements that run the steps on row r (or on columns column .. column + n - 1 of it). */
 void emit_steps(const emit_list *l, text *out);
 
+/* ---- fill.c: templates of a stage ---- */
+/* A template by its name, specialised. false: *out_problem says which parameter or template is missing. */
+bool emit_fill(const char *template, const emit_value *values, size_t n, text *out, const char **out_problem);
+
+#define EMIT_MAX_VALUES 32
+typedef struct emit_filler {
+  const plan *p;
+  const plan_stage *s;
+  const char *name;
+  emit_fields *fields;
+  arena *mem;
+  text *out;
+  const char **problem;
+  const emit_dialect *dialect;
+  const struct cuda_wide *wide; /* CUDA: the products are made elsewhere, the epilogue is left; else NULL */
+  emit_value values[EMIT_MAX_VALUES];
+  size_t count;
+} emit_filler;
+/* Forgets the parameters of the last template and sets those that every template has. */
+void fill_begin(emit_filler *f, const char *function);
+/* The same, and those that every attention has. */
+void fill_begin_attention(emit_filler *f);
+void fill_set(emit_filler *f, const char *name, const char *value);
+void fill_number(emit_filler *f, const char *name, uint64_t value);
+void fill_float(emit_filler *f, const char *name, double value);
+void fill_lines(emit_filler *f, const char *name, text *t); /* empties t */
+bool fill_template(emit_filler *f, const char *template);   /* as emit_fill */
+/* A whole stage of kind rows. */
+bool fill_rows(emit_filler *f, const char *template);
+emit_list fill_list(const emit_filler *f, const plan_segment *segment, const plan_step *steps, size_t n);
+const char *fill_segment_comment(const emit_filler *f, const plan_segment *g);
+
 /* The first op of a stage that kernels.def has no line for; none: IR_NONE. */
 ir_value emit_without_kernel(const plan *p, const plan_stage *s);
 
