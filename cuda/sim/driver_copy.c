@@ -146,6 +146,19 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
   DRV_CALL(DRV_CONTEXT, copy_on_device(to, from, bytes, stream));
 }
 
+/* Whatever is queued comes first: they are work of the default stream that the host waits for. */
+static CUresult waited(CUresult result) { return result == CUDA_SUCCESS ? drv_wait(&drv.legacy, UINT64_MAX) : result; }
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
+  DRV_CALL(DRV_CONTEXT | DRV_UNSAFE, waited(copy_to_device(to, (void *)(uintptr_t)from, bytes, NULL)));
+}
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
+  DRV_CALL(DRV_CONTEXT | DRV_UNSAFE, waited(copy_to_host(to, from, bytes, NULL)));
+}
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  DRV_CALL(DRV_CONTEXT | DRV_UNSAFE, waited(copy_on_device(to, from, bytes, NULL)));
+}
+
 /* ---- memsets ---- */
 
 CUresult drv_queued_set(drv_op *op) {
@@ -184,4 +197,10 @@ CUresult cuMemsetD8Async(CUdeviceptr memory, unsigned char value, size_t bytes, 
 }
 CUresult cuMemsetD32Async(CUdeviceptr memory, unsigned value, size_t count, CUstream stream) {
   DRV_CALL(DRV_CONTEXT, set(memory, value, count, 4, stream));
+}
+CUresult cuMemsetD8_v2(CUdeviceptr memory, unsigned char value, size_t bytes) {
+  DRV_CALL(DRV_CONTEXT | DRV_UNSAFE, waited(set(memory, value, bytes, 1, NULL)));
+}
+CUresult cuMemsetD32_v2(CUdeviceptr memory, unsigned value, size_t count) {
+  DRV_CALL(DRV_CONTEXT | DRV_UNSAFE, waited(set(memory, value, count, 4, NULL)));
 }

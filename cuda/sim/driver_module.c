@@ -1,5 +1,6 @@
 /* Modules and functions: PTX alone, as a device without a compiler for its own code would take it. */
 #include "cuda/sim/driver_priv.h"
+#include "runtime/base/file.h"
 #include "runtime/base/text.h"
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,8 @@ static CUresult ptx_load(CUmodule m, const char *ptx, const jit_log *log) {
   return refuse(log, status == TAPER_NOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX, error.message);
 }
 
+enum { MODULE_LIMIT = 1 << 28 }; /* bytes of a file */
+
 static CUresult module_load(CUmodule *out, const void *image, unsigned count, const int *options, void **values) {
   static const unsigned char elf[4] = {0x7f, 'E', 'L', 'F'}, fat[4] = {0x50, 0xed, 0x55, 0xba};
   jit_log info = {0}, error = {0};
@@ -87,6 +90,19 @@ static CUresult module_load(CUmodule *out, const void *image, unsigned count, co
     drv_module_free(m);
   else
     *out = m;
+  return result;
+}
+
+static CUresult module_file(CUmodule *out, const char *path) {
+  char *image = NULL;
+  size_t size = 0;
+  taper_error error = {0};
+  if (!path) return drv_fail(CUDA_ERROR_INVALID_VALUE, "no path");
+  taper_status status = file_read(path, MODULE_LIMIT, &image, &size, &error);
+  if (status != TAPER_OK)
+    return drv_fail(status == TAPER_NOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_FILE_NOT_FOUND, "%s", error.message);
+  CUresult result = module_load(out, image, 0, NULL, NULL);
+  free(image);
   return result;
 }
 
@@ -178,6 +194,12 @@ CUresult drv_occupancy(int *blocks, CUfunction function, int threads, size_t sha
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, int *options, void **values) {
   DRV_CALL(DRV_CONTEXT | DRV_UNSAFE, module_load(module, image, count, options, values));
+}
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+  DRV_CALL(DRV_CONTEXT | DRV_UNSAFE, module_load(module, image, 0, NULL, NULL));
+}
+CUresult cuModuleLoad(CUmodule *module, const char *path) {
+  DRV_CALL(DRV_CONTEXT | DRV_UNSAFE, module_file(module, path));
 }
 CUresult cuModuleUnload(CUmodule module) { DRV_CALL(DRV_CONTEXT | DRV_UNSAFE, module_unload(module)); }
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {

@@ -18,6 +18,8 @@
 #define DRV_EXPORT __attribute__((visibility("default")))
 #define CU(name, parameters) DRV_EXPORT CUresult name parameters;
 #include "cuda/driver.def"
+#define CU(name, parameters) DRV_EXPORT CUresult name parameters;
+#include "cuda/sim/plain.def"
 #define CUBLAS(name, parameters) DRV_EXPORT cublas_status name parameters;
 #include "cuda/cublas.def"
 #define SIM_CONTROL(result, name, parameters) DRV_EXPORT result name parameters;

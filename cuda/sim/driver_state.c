@@ -224,12 +224,42 @@ static CUresult context_pop(CUcontext *out) {
   return CUDA_SUCCESS;
 }
 
+static CUresult context_set(CUcontext context) {
+  if (stack.depth) stack.depth--;
+  return context ? context_push(context) : CUDA_SUCCESS;
+}
+
+static CUresult context_get(CUcontext *out) {
+  if (!out) return drv_fail(CUDA_ERROR_INVALID_VALUE, "no place for the context");
+  *out = stack.depth ? &drv.context : NULL;
+  return CUDA_SUCCESS;
+}
+
+static CUresult context_create(CUcontext *out, CUdevice device) {
+  DRV_TRY(context_retain(out, device));
+  return context_push(*out);
+}
+
+static CUresult context_drop(CUcontext context) {
+  if (context != &drv.context || !drv.retained)
+    return drv_fail(CUDA_ERROR_INVALID_CONTEXT, "%p is no context", (void *)context);
+  if (stack.depth) stack.depth--;
+  return context_release(0);
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   DRV_CALL(DRV_INIT, context_retain(context, device));
 }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { DRV_CALL(DRV_INIT, context_release(device)); }
 CUresult cuCtxPushCurrent_v2(CUcontext context) { DRV_CALL(DRV_INIT, context_push(context)); }
 CUresult cuCtxPopCurrent_v2(CUcontext *context) { DRV_CALL(DRV_INIT, context_pop(context)); }
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device) {
+  (void)flags; /* how a host's thread waits */
+  DRV_CALL(DRV_INIT, context_create(context, device));
+}
+CUresult cuCtxDestroy_v2(CUcontext context) { DRV_CALL(DRV_INIT, context_drop(context)); }
+CUresult cuCtxSetCurrent(CUcontext context) { DRV_CALL(DRV_INIT, context_set(context)); }
+CUresult cuCtxGetCurrent(CUcontext *context) { DRV_CALL(DRV_INIT, context_get(context)); }
 CUresult cuCtxSynchronize(void) { DRV_CALL(DRV_CONTEXT | DRV_UNSAFE, drv_wait_all()); }
 
 /* ---- errors ---- */
