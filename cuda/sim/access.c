@@ -65,12 +65,15 @@ static bool own_memory(warp *w, const inst *i, space where, const uint64_t *addr
     if (where != SPACE_LOCAL) continue;
     uint8_t *written = w->local_written + (size_t)l * size + v;
     w->block->worker->counters.local_bytes += bytes;
-    if (write)
+    if (write) {
       memset(written, 1, bytes);
-    else if (memchr(written, 0, bytes)) {
-      sim_stop(w, i, l, SIM_UNWRITTEN_MEMORY, v, "byte %llu of local memory", (unsigned long long)v);
-      return false;
+      continue;
     }
+    for (uint32_t byte = 0; byte < bytes; byte++)
+      if (!written[byte] && !(i->unused >> byte & 1u)) {
+        sim_stop(w, i, l, SIM_UNWRITTEN_MEMORY, v + byte, "byte %llu of local memory", (unsigned long long)v + byte);
+        return false;
+      }
   }
   return true;
 }
@@ -251,6 +254,8 @@ static taper_status common(decoder *d, inst *i, uint8_t strength, uint8_t where,
 static taper_status decode_load(decoder *d, inst *i) {
   TAPER_TRY(common(d, i, i->choice[0], i->choice[2], i->choice[7], i->choice[8]));
   i->is_read_only = i->choice[4] != 0;
+  i->unused = d->unused & (uint32_t)((UINT64_C(1) << i->bytes * i->vector) - 1);
+  d->unused = 0;
   if (i->choice[0] == 4) i->fence = FENCE_AFTER;
   if (i->is_read_only && i->space != SPACE_GLOBAL) return parse_fail(d, parse_peek(d), ".nc outside of global memory");
   TAPER_TRY(operand_list(d, i, i->vector, i->bytes < 2 ? 2 : i->bytes, false, true));

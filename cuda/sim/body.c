@@ -113,16 +113,38 @@ static taper_status resolve(decoder *d, const label_use *u) {
   return parse_fail(d, t, "no label '%.*s'", (int)t->length, t->at);
 }
 
+static taper_status pragma(decoder *d) {
+  static const char mask[] = "used_bytes_mask ";
+  const size_t length = sizeof(mask) - 1;
+  const token *t = parse_next(d);
+  if (t->kind != TOKEN_STRING) return parse_fail(d, t, "a text expected, not '%.*s'", (int)t->length, t->at);
+  token inner = {.at = t->at + 1, .length = t->length - 2, .line = t->line, .kind = TOKEN_NUMBER};
+  if (inner.length == 8 && memcmp(inner.at, "nounroll", 8) == 0) return TAPER_OK;
+  if (inner.length > length && memcmp(inner.at, mask, length) == 0) {
+    uint64_t used;
+    uint32_t is_float;
+    inner.at += length, inner.length -= (uint32_t)length;
+    if (!parse_number(&inner, &used, &is_float) || is_float || used == 0 || used > UINT32_MAX)
+      return parse_fail(d, t, "a mask of 1 to 32 bytes expected, not %.*s", (int)t->length, t->at);
+    d->unused = ~(uint32_t)used;
+    return TAPER_OK;
+  }
+  return parse_fail(d, t, "the pragma %.*s is not known", (int)t->length, t->at);
+}
+
+static taper_status pragmas(decoder *d) {
+  do TAPER_TRY(pragma(d));
+  while (parse_accept(d, ","));
+  return parse_expect(d, ";");
+}
+
 static taper_status directive(decoder *d, const token *t) {
   if (parse_is(t, ".reg")) return registers(d);
   if (parse_is(t, ".loc")) return location(d);
   if (parse_is(t, ".shared")) return parse_variable(d, SPACE_SHARED, false);
   if (parse_is(t, ".local")) return parse_variable(d, SPACE_LOCAL, false);
   if (parse_is(t, ".param")) return parse_variable(d, SPACE_CALL, false);
-  if (parse_is(t, ".pragma")) {
-    parse_next(d);
-    return parse_expect(d, ";");
-  }
+  if (parse_is(t, ".pragma")) return pragmas(d);
   return parse_fail(d, t, "the directive '%.*s' is not known", (int)t->length, t->at);
 }
 

@@ -139,5 +139,6 @@ taper_status parse_instruction(decoder *d) {
   i.copies = row->copies;
   TAPER_TRY(row->decode ? row->decode(d, &i) : operands(d, &i, row));
   TAPER_TRY(parse_expect(d, ";"));
+  if (d->unused) return parse_fail(d, t, "used_bytes_mask before what is no ld");
   return append(d, &i);
 }

@@ -160,7 +160,8 @@ bool sim_global(warp *w, const inst *i, const uint64_t address[SIM_LANES], uint3
       return false;
     }
     at[l] = a->data + (v - a->base);
-    count = add_sector(list, count, v & ~(uint64_t)(MEMORY_SECTOR - 1), sector_mask(v, bytes), a, l, &top);
+    count = add_sector(list, count, v & ~(uint64_t)(MEMORY_SECTOR - 1),
+                       sector_mask(v, bytes) & ~(i->unused << v % MEMORY_SECTOR), a, l, &top);
   }
   for (uint32_t k = 0; k < count; k++)
     if (!touch_sector(w, i, &list[k], bytes, mode)) return false;

@@ -74,6 +74,7 @@ struct inst {
   uint8_t choice[12]; /* which alternative of each part of the pattern, from 1; 0: an optional part is absent */
   uint8_t space, bytes, vector, is_signed, is_read_only, strong, fence; /* accesses */
   uint8_t not_operand;                                                  /* bit k: predicate operand k is negated */
+  uint32_t unused; /* bit k: byte k of what a lane loads is not looked at (used_bytes_mask) */
 };
 
 /* One form of an instruction. pattern: parts of the opcode between dots; "a|b": one of them; "?a|b": one of them or none. operands: codes

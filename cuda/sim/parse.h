@@ -59,6 +59,7 @@ struct decoder {
   bool inside;        /* a body */
   sim_kernel *kernel; /* NULL in a .func */
   uint32_t place;
+  uint32_t unused; /* by the next load: its inst's */
   /* where the next register, argument, local variable and shared variable lie */
   uint32_t register_top, call_top, local_top, shared_top;
   uint32_t module_shared; /* end of the shared variables outside of kernels */

@@ -70,15 +70,17 @@ bool sim_shared_read(warp *w, const inst *i, uint32_t lane, uint32_t address, ui
   uint32_t count;
   shared_cell *c = cells_of(w, i, lane, address, bytes, &count);
   const uint16_t me = (uint16_t)(w->index * SIM_LANES + lane + 1);
-  const uint32_t now = w->block->time;
+  const uint32_t now = w->block->time, granule = w->block->run->kernel->shared_granule;
+  const uint32_t all = (1u << (1u << granule)) - 1;
   if (!c) return false;
   for (uint32_t k = 0; k < count; k++, c++) {
+    if (i->unused && (i->unused >> (k << granule) & all) == all) continue;
     /* it looked already, and nobody has written since; or others of the warp read it too, and the write is before a barrier of all */
     if (c->read_time == now && c->flags == SHARED_WRITTEN) {
       if (c->reader == me) continue;
       if (c->reader == SHARED_MANY && c->reader_warps >> w->index & 1u && c->write_time < w->all_seen) continue;
     }
-    if (!read_cell(w, i, lane, address, c, me)) return false;
+    if (!read_cell(w, i, lane, address + (k << granule), c, me)) return false;
   }
   return true;
 }

@@ -39,6 +39,11 @@ static const refusal refusals[] = {
     {KERNEL("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};"), "'m8n8k4' in"},
     {KERNEL(".reg .b128 %q;"), "'.b128' is not a type of a register"},
     {KERNEL(".frob 3;"), "the directive '.frob' is not known"},
+    {KERNEL(".pragma \"nounrol\";"), "x.ptx:9: error: the pragma \"nounrol\" is not known"},
+    {KERNEL(".pragma \"used_bytes_mask 0\";\nld.global.u32 %r1, [%d1];"), "a mask of 1 to 32 bytes expected"},
+    {KERNEL(".pragma \"used_bytes_mask 15 \";"), "a mask of 1 to 32 bytes expected"},
+    {KERNEL(".pragma \"used_bytes_mask 7\";\nadd.s32 %r1, 1, 1;"), "used_bytes_mask before what is no ld"},
+    {KERNEL(".pragma nounroll;"), "a text expected"},
     {KERNEL("call helper, ();"), "'helper' is no function"},
     {KERNEL("ld.shared.u32 %r1, [g];"), "an address expected"},
     {HEAD ".global .u32 g;\n.visible .entry k() {\n.reg .b32 %r<2>;\nld.shared.u32 %r1, [g];\nret;\n}\n",
@@ -115,6 +120,40 @@ static void unwritten_registers(void **state) {
       run_text(KERNEL("setp.eq.u32 %p1, 1, 1;\nselp.b32 %r1, 5, %r2, !%p1;\nadd.s32 %r3, %r1, 1;"), &p, 3, &fault));
   assert_false(run_text(KERNEL("@%p2 bra out;\nadd.s32 %r3, 1, 1;\nout:"), &p, 3, &fault));
   assert_int_equal(fault.kind, SIM_UNWRITTEN_REGISTER);
+}
+
+/* Bytes of a vector that the compiler says nobody looks at may be unwritten, and another thread may write them. */
+#define THREE ".pragma \"nounroll\", \"used_bytes_mask 4095\";\n"
+#define WRITE(space, at, byte) "st." space ".u32 [" at "+" byte "], 5;\n"
+#define WRITES(space, at) WRITE(space, at, "0") WRITE(space, at, "4") WRITE(space, at, "8")
+#define BOTH(before, space, at) LOADS(before, "", space, at), LOADS(before, THREE, space, at)
+#define LOADS(before, pragma, space, at)                                                                               \
+  KERNEL(".shared .align 16 .b8 s[16];\n.local .align 16 .b8 l[16];\nld.param.u64 %d1, [p];\nmov.u32 %r5, %tid.x;\n"   \
+         "setp.eq.u32 %p1, %r5, 0;\n" before pragma "ld." space ".v4.u32 {%r1, %r2, %r3, %r4}, [" at                   \
+         "];\nadd.s32 %r1, %r1, %r3;")
+
+static void unused_bytes(void **state) {
+  (void)state;
+  static const struct {
+    const char *all, *three;
+    sim_fault_kind kind;
+  } cases[] = {
+      {BOTH(WRITES("global", "%d1"), "global", "%d1"), SIM_UNWRITTEN_MEMORY},
+      {BOTH(WRITES("shared", "s") "bar.sync 0;\n", "shared", "s"), SIM_UNWRITTEN_MEMORY},
+      {BOTH(WRITES("local", "l"), "local", "l"), SIM_UNWRITTEN_MEMORY},
+      {BOTH(WRITES("shared", "s") WRITE("shared", "s", "12") "bar.sync 0;\n@%p1 " WRITE("shared", "s", "12"), "shared",
+            "s"),
+       SIM_SHARED_RACE},
+  };
+  for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+    const uint64_t p = ptx_buffer(NULL, 16);
+    sim_fault fault;
+    if (!run_text(cases[k].three, &p, 2, &fault)) fail_msg("%zu: %s", k, fault.text);
+    sim_memory_mark(memory, p, 16, false);
+    if (run_text(cases[k].all, &p, 2, &fault)) fail_msg("%zu is not caught", k);
+    assert_int_equal(fault.kind, cases[k].kind);
+    assert_int_equal(fault.address % 16, 12);
+  }
 }
 
 #define INDEXED(index)                                                                                                 \
@@ -237,6 +276,7 @@ static void early_parts(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(refused),          cmocka_unit_test(truncated), cmocka_unit_test(unwritten_registers),
-      cmocka_unit_test(indexed_branches), cmocka_unit_test(counts),    cmocka_unit_test(early_parts)};
+      cmocka_unit_test(indexed_branches), cmocka_unit_test(counts),    cmocka_unit_test(early_parts),
+      cmocka_unit_test(unused_bytes)};
   return cmocka_run_group_tests(tests, ptx_setup, ptx_teardown);
 }
