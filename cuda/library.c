@@ -1,6 +1,7 @@
 #include "cuda/library.h"
 #include "runtime/base/text.h"
 #include <dlfcn.h>
+#include <elf.h>
 #include <limits.h>
 #include <link.h>
 #include <stdint.h>
@@ -9,7 +10,37 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Bytes that an ELF file has by its tables of sections and segments; 0: it is none. */
+static unsigned long long elf_bytes(FILE *f) {
+  Elf64_Ehdr head;
+  Elf64_Phdr part;
+  if (fread(&head, sizeof head, 1, f) != 1 || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||
+      head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_phentsize != sizeof part || head.e_phoff > LONG_MAX)
+    return 0;
+  unsigned long long most = head.e_shoff + (unsigned long long)head.e_shnum * head.e_shentsize;
+  if (fseek(f, (long)head.e_phoff, SEEK_SET) != 0) return 0;
+  for (unsigned i = 0; i < head.e_phnum && fread(&part, sizeof part, 1, f) == 1; i++)
+    if (part.p_type == PT_LOAD && part.p_offset + part.p_filesz > most) most = part.p_offset + part.p_filesz;
+  return most;
+}
+
+/* A copy that broke off: the linker maps it, and its code dies at the first page that is not there. */
+static bool is_cut_off(const char *path, unsigned long long *out_bytes, unsigned long long *out_whole) {
+  FILE *f = strchr(path, '/') ? fopen(path, "rb") : NULL;
+  if (!f) return false;
+  *out_whole = elf_bytes(f);
+  const long bytes = *out_whole && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+  fclose(f);
+  *out_bytes = bytes < 0 ? 0 : (unsigned long long)bytes;
+  return bytes >= 0 && *out_bytes < *out_whole;
+}
+
 static void *try_open(const char *name, text *tried) {
+  unsigned long long bytes, whole;
+  if (is_cut_off(name, &bytes, &whole)) {
+    text_printf(tried, "%s%s: cut off: %llu bytes of %llu", tried->size ? "; " : "", name, bytes, whole);
+    return NULL;
+  }
   void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (library) return library;
   const char *why = dlerror();

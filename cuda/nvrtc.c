@@ -16,6 +16,7 @@
 typedef struct nvrtc_program_of_library *nvrtc_program;
 enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, NVRTC_ERROR_INVALID_OPTION = 5, NVRTC_ERROR_COMPILATION = 6 };
 enum { MOST_ARCHS = 64, SECONDS = 600 };
+enum { LEAST_MAJOR = 11, LEAST_MINOR = 8 };              /* knows __grid_constant__ and sm_90 */
 enum { FACTS = 'V', LOG = 'L', CUBIN = 'C', PTX = 'P' }; /* records of the answer */
 
 typedef struct nvrtc {
@@ -44,6 +45,8 @@ static taper_status open_library(const char *path, int out, nvrtc *n, taper_erro
                                  .name_count = sizeof names / sizeof *names,
                                  .remedy = INSTALL};
   nvrtc_facts *f = &n->facts;
+  const char *given = *path ? path : getenv(search.variable);
+  if (given && *given) child_say(out, CHILD_WHO, "NVRTC (%s)", given);
   n->library = library_open(&search, f->path, sizeof f->path, error);
   if (!n->library) return TAPER_DEVICE;
   child_say(out, CHILD_WHO, "NVRTC (%s)", f->path);
@@ -55,6 +58,9 @@ static taper_status open_library(const char *path, int out, nvrtc *n, taper_erro
   snprintf(n->who, sizeof n->who, "NVRTC %d.%d (%s)", f->major, f->minor, f->path);
   child_say(out, CHILD_WHO, "%s", n->who);
   if (missing) return TAPER_FAIL(error, TAPER_DEVICE, "%s is too old: it has no '%s'; " ANOTHER, n->who, missing);
+  if (f->major < LEAST_MAJOR || (f->major == LEAST_MAJOR && f->minor < LEAST_MINOR))
+    return TAPER_FAIL(error, TAPER_DEVICE, "%s is too old: %d.%d or newer is needed; " ANOTHER, n->who, LEAST_MAJOR,
+                      LEAST_MINOR);
   struct stat s;
   f->bytes = stat(f->path, &s) == 0 ? (uint64_t)s.st_size : 0;
   return TAPER_OK;

@@ -8,6 +8,7 @@
 #include "cuda/nvrtc.h"
 #include "tests/unit/stub_library.h"
 #include <pthread.h>
+#include <sys/stat.h>
 
 #define STUB "tests/unit/stubs/nvrtc_stub.c"
 #define KERNEL "extern \"C\" __global__ void k(float *x) { x[threadIdx.x] = expf(x[threadIdx.x]); }\n"
@@ -114,6 +115,9 @@ static void deaths(void **state) {
   has("died of signal 9 (SIGKILL) while it was asked for its version");
   nvrtc_facts facts;
   assert_int_equal(nvrtc_find(stub, &facts, &error), TAPER_DEVICE);
+  stub = stub_build(STUB, "-DSTUB_OPENED='raise(SIGKILL);'");
+  assert_int_equal(compile(stub, "sm_80", ""), TAPER_DEVICE);
+  has("libstub.so) died of signal 9 (SIGKILL) while it was opened");        /* which one is said all the same */
   stub = stub_build(STUB, "-DSTUB_COMPILE='printf(\"noise\"); return 0;'"); /* is not taken for an answer */
   assert_int_equal(compile(stub, "sm_80", ""), TAPER_OK);
 }
@@ -144,6 +148,13 @@ static void what_is_no_nvrtc(void **state) {
   const char *stub = stub_build(STUB, "-DnvrtcGetCUBIN=nvrtcGetSomething -DSTUB_MAJOR=10 -DSTUB_MINOR=2");
   assert_int_equal(compile(stub, "sm_80", ""), TAPER_DEVICE);
   has("NVRTC 10.2 ("), has("is too old: it has no 'nvrtcGetCUBIN'");
+  static const char *const versions[] = {"-DSTUB_MAJOR=11 -DSTUB_MINOR=0", "-DSTUB_MAJOR=11 -DSTUB_MINOR=7",
+                                         "-DSTUB_MAJOR=10 -DSTUB_MINOR=9"};
+  for (size_t i = 0; i < 3; i++) {
+    assert_int_equal(compile(stub_build(STUB, versions[i]), "sm_80", ""), TAPER_DEVICE);
+    has("is too old: 11.8 or newer is needed; set TAPER_LIBNVRTC to another NVRTC");
+  }
+  assert_int_equal(compile(stub_build(STUB, "-DSTUB_MAJOR=11 -DSTUB_MINOR=8"), "sm_80", ""), TAPER_OK);
   char *before = getenv("TAPER_LIBNVRTC");
   if (before) assert_non_null(before = strdup(before));
   setenv("TAPER_LIBNVRTC", "/named/by/variable.so", 1);
@@ -153,6 +164,22 @@ static void what_is_no_nvrtc(void **state) {
   unsetenv("TAPER_LIBNVRTC");
   if (before) setenv("TAPER_LIBNVRTC", before, 1);
   free(before);
+}
+
+/* A copy that broke off: the linker takes it, and its code would die of SIGBUS. */
+static void cut_off(void **state) {
+  (void)state;
+  const char *stub = stub_build(STUB, "");
+  struct stat s;
+  assert_int_equal(stat(stub, &s), 0);
+  for (off_t cut = 1; cut < s.st_size - 64; cut *= 4) {
+    char words[100];
+    snprintf(words, sizeof words, "libstub.so: cut off: %lld bytes of %lld; install it", (long long)(s.st_size - cut),
+             (long long)s.st_size);
+    assert_int_equal(truncate(stub, s.st_size - cut), 0);
+    assert_int_equal(compile(stub, "sm_80", ""), TAPER_DEVICE);
+    has("cannot open the NVRTC library"), has(words);
+  }
 }
 
 static void *compile_in_thread(void *arg) {
@@ -215,6 +242,7 @@ int main(void) {
                                      cmocka_unit_test(deaths),
                                      cmocka_unit_test(hanging),
                                      cmocka_unit_test(what_is_no_nvrtc),
+                                     cmocka_unit_test(cut_off),
                                      cmocka_unit_test(threads),
                                      cmocka_unit_test(the_real_one)};
   return cmocka_run_group_tests(tests, NULL, clean);

@@ -1,4 +1,5 @@
-/* A libnvrtc for tests. Macros: STUB_MAJOR, STUB_MINOR, STUB_ARCHS, STUB_CUBIN_BYTES, STUB_COMPILE (statements of nvrtcCompileProgram). */
+/* A libnvrtc for tests. Macros: STUB_MAJOR, STUB_MINOR, STUB_ARCHS, STUB_CUBIN_BYTES, STUB_COMPILE (statements of nvrtcCompileProgram), STUB_OPENED (of
+   a constructor). */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,9 @@
 #endif
 #ifndef STUB_CUBIN_BYTES
 #define STUB_CUBIN_BYTES 4
+#endif
+#ifdef STUB_OPENED
+__attribute__((constructor)) static void opened(void) { STUB_OPENED }
 #endif
 static const int archs[] = {STUB_ARCHS};
 static char taken[1000], said[4000];
