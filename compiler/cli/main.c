@@ -1,6 +1,7 @@
 /* taperc: finds the subcommand, hands it its options, and turns what happened into an exit code. */
 #include "compiler/cli/cli.h"
 #include "compiler/driver/words.h"
+#include "runtime/base/leftover.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -94,6 +95,7 @@ static void hold_standard_streams(void) {
 int main(int argc, char **argv) {
   hold_standard_streams();
   signal(SIGPIPE, SIG_IGN); /* a reader that goes away shows as EPIPE */
+  leftover_at_signals();
   signal(SIGXFSZ, SIG_IGN); /* a file that may not grow further shows as EFBIG */
   cli c = {.sink = diag_sink_new(), .argv = argv, .build = {.pass = {.level = 2}}};
   int code = cli_output_end(&c, dispatch(&c, argc, argv));

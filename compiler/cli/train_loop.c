@@ -1,5 +1,6 @@
 /* The loop of a training run: batches, steps, metrics, validation, checkpoints. */
 #include "compiler/cli/train.h"
+#include "runtime/base/leftover.h"
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,8 +18,7 @@ static volatile sig_atomic_t caught;
 /* The next one of either kind ends the process. */
 static void on_signal(int number) {
   caught = number;
-  signal(SIGINT, SIG_DFL);
-  signal(SIGTERM, SIG_DFL);
+  leftover_at_signals();
 }
 
 void train_watch_signals(void) {

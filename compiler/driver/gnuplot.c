@@ -1,5 +1,6 @@
 #include "compiler/driver/gnuplot.h"
 #include "runtime/base/file.h"
+#include "runtime/base/leftover.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,13 +17,7 @@ enum { SVG_LIMIT = 16 << 20, SAID_LIMIT = 1 << 16 };
 extern char **environ;
 
 taper_status gnuplot_begin(gnuplot *g, arena *a, taper_error *error) {
-  const char *temporary = getenv("TMPDIR");
-  char *folder = arena_printf(a, "%s/taperc-XXXXXX", temporary && *temporary ? temporary : "/tmp");
-  if (!mkdtemp(folder))
-    return TAPER_FAIL(error, TAPER_DEVICE, "%s: cannot be created: %s; set TMPDIR to a folder that can be written",
-                      folder, file_error_text(errno));
-  g->folder = folder;
-  return TAPER_OK;
+  return leftover_folder(a, &g->folder, &g->leftover, error);
 }
 
 static taper_status write_file(const char *path, const text *t, taper_error *error) {
@@ -168,6 +163,7 @@ void gnuplot_end(gnuplot *g) {
     if (e->d_name[0] != '.') unlinkat(dirfd(d), e->d_name, 0);
   if (d) closedir(d);
   if (g->folder) rmdir(g->folder);
+  leftover_drop(&g->leftover);
   text_free(&g->script);
   arena_free(&g->memory);
   *g = (gnuplot){0};

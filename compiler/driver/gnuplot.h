@@ -8,7 +8,8 @@
 
 /* A private folder for scripts and data. Zeroed: none. */
 typedef struct gnuplot {
-  char *folder;
+  const char *folder;
+  unsigned leftover;
   size_t charts;
   text script;
   arena memory;

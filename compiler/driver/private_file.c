@@ -1,19 +1,15 @@
 #include "compiler/driver/private_file.h"
 #include "runtime/base/file.h"
+#include "runtime/base/leftover.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 taper_status private_file_begin(const char *name, arena *a, private_file *out, taper_error *error) {
-  const char *temporary = getenv("TMPDIR");
-  char *folder = arena_printf(a, "%s/taperc-XXXXXX", temporary && *temporary ? temporary : "/tmp");
   *out = (private_file){.fd = -1};
-  if (!mkdtemp(folder))
-    return TAPER_FAIL(error, TAPER_IO, "%s: cannot be created: %s; set TMPDIR to a folder that can be written", folder,
-                      file_error_text(errno));
-  out->folder = folder;
-  out->path = arena_printf(a, "%s/%s", folder, name);
+  TAPER_TRY(leftover_folder(a, &out->folder, &out->leftover, error));
+  out->path = arena_printf(a, "%s/%s", out->folder, name);
   return TAPER_OK;
 }
 
@@ -22,6 +18,7 @@ taper_status private_file_take(private_file *f, taper_status status, arena *a, t
   int e = errno;
   unlink(f->path);
   rmdir(f->folder);
+  leftover_drop(&f->leftover);
   if (status != TAPER_OK) return status;
   if (f->fd < 0)
     return TAPER_FAIL(error, TAPER_IO, "%s: cannot be opened: %s; check TMPDIR", f->path, file_error_text(e));

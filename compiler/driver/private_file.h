@@ -9,6 +9,7 @@ typedef struct private_file {
   const char *folder, *path; /* path: where to write it */
   const char *opened;        /* once it is taken: what to open, as long as fd is */
   int fd;
+  unsigned leftover;
 } private_file;
 
 /* Makes a folder of its own below TMPDIR, else /tmp. Strings live in `a`. TAPER_IO. */

@@ -1,6 +1,7 @@
 /* A SentencePiece tokenizer learned from the training data, by spm_train as a child. */
 #include "compiler/driver/train_tokenizer.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/leftover.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -30,6 +31,7 @@ typedef struct learning {
   size_t count;
   uint32_t vocab;
   const char *folder; /* of its own, temporary */
+  unsigned leftover;
   arena memory;
   taper_error *error;
 } learning;
@@ -115,6 +117,7 @@ static void remove_folder(learning *l) {
   for (size_t i = 0; i < sizeof made / sizeof *made; i++) unlink(in_folder(l, made[i]));
   for (size_t i = 0; i < l->count; i++) unlink(in_folder(l, arena_printf(&l->memory, "text%zu", i)));
   rmdir(l->folder);
+  leftover_drop(&l->leftover);
 }
 
 /* Beside the first text, so that the next run need not learn again; no failure where that cannot be. */
@@ -135,12 +138,7 @@ static void keep(const model_loaded *m, const char *path, diag_sink *sink) {
 }
 
 static taper_status learn(learning *l, model_loaded *m) {
-  const char *temporary = getenv("TMPDIR");
-  char *folder = arena_printf(&l->memory, "%s/taperc-XXXXXX", temporary && *temporary ? temporary : "/tmp");
-  if (!mkdtemp(folder))
-    return TAPER_FAIL(l->error, TAPER_DEVICE, "%s: cannot be created: %s; set TMPDIR to a folder that can be written",
-                      folder, file_error_text(errno));
-  l->folder = folder;
+  TAPER_TRY(leftover_folder(&l->memory, &l->folder, &l->leftover, l->error));
   taper_status status = run_trainer(l);
   if (status == TAPER_OK) status = model_set_tokenizer(m, in_folder(l, "made.model"), l->error);
   remove_folder(l); /* what is mapped stays */

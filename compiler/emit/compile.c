@@ -1,8 +1,10 @@
 /* compile.c - source to image by the C compiler of the system, in a private folder. */
 #include "compiler/emit/emit_priv.h"
 #include "runtime/base/file.h"
+#include "runtime/base/leftover.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +15,8 @@
 typedef struct job {
   const emit_options *o;
   arena mem;
-  char *folder;
+  const char *folder;
+  unsigned leftover;
   bool temporary; /* the folder is ours */
   bool keep;      /* the source outlives a failure of the compiler */
   const char *cc, *source, *output, *log, *macros;
@@ -21,15 +24,12 @@ typedef struct job {
 } job;
 
 static taper_status open_folder(job *j, taper_error *error) {
-  const char *base = getenv("TMPDIR");
   if (j->o->save_temps) {
     j->folder = arena_strdup(&j->mem, j->o->save_temps);
     if (mkdir(j->folder, 0777) && errno != EEXIST)
       return TAPER_FAIL(error, TAPER_IO, "%s: cannot create the folder: %s", j->folder, strerror(errno));
   } else {
-    j->folder = arena_printf(&j->mem, "%s/taperc-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(j->folder))
-      return TAPER_FAIL(error, TAPER_IO, "%s: cannot create a folder: %s; set TMPDIR", j->folder, strerror(errno));
+    TAPER_TRY(leftover_folder(&j->mem, &j->folder, &j->leftover, error));
     j->temporary = true;
   }
   j->source = arena_printf(&j->mem, "%s/image-%s.c", j->folder, j->o->arch);
@@ -46,6 +46,7 @@ static void close_folder(job *j) {
   } else if (j->macros) {
     unlink(j->macros);
   }
+  leftover_drop(&j->leftover);
   free(j->macro_text);
   arena_free(&j->mem);
 }
@@ -59,10 +60,15 @@ static taper_status write_source(const job *j, const char *source, size_t size, 
   return s;
 }
 
+/* Was it ended from outside, as we may be too? As a shell tells it. */
+static bool was_interrupted(int code) { return code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGHUP; }
+
 /* The first lines of what the compiler said, on one line. */
 static taper_status compiler_failed(job *j, int code, taper_error *error) {
   char *log = NULL;
   size_t size = 0;
+  if (was_interrupted(code))
+    return TAPER_FAIL(error, TAPER_IO, "the C compiler '%s' was ended by signal %d; compile again", j->cc, code - 128);
   if (file_read(j->log, OUTPUT_LIMIT, &log, &size, NULL) != TAPER_OK) size = 0;
   if (size > 500) size = 500;
   for (size_t i = 0; i < size; i++)

@@ -1,4 +1,5 @@
 #include "runtime/base/file.h"
+#include "runtime/base/leftover.h"
 #include "runtime/base/text.h"
 
 #include <errno.h>
@@ -193,6 +194,7 @@ static void writer_close(file_writer *w, bool keep) {
   if (!w->path) return;
   if (w->fd >= 0) close(w->fd);
   if (w->temporary && !keep) unlink(w->temporary);
+  leftover_drop(&w->leftover);
   free(w->path);
   free(w->temporary);
   free(w->buffer);
@@ -232,6 +234,7 @@ taper_status file_writer_open(const char *path, file_writer *out, taper_error *e
     free(out->temporary), out->temporary = NULL; /* not ours if it could not be created */
     return writer_fail(out, "create", number, error);
   }
+  if (out->temporary) out->leftover = leftover_add(out->temporary);
   if (exists && !in_place && fchmod(out->fd, info.st_mode & 0777) < 0) return writer_fail(out, "create", errno, error);
   return TAPER_OK;
 }

@@ -25,11 +25,12 @@ const char *file_error_text(int error_number);
 
 /* Writes to PATH.tmp-<pid>-<n> in the same folder; commit fsyncs, renames over `path` and fsyncs the folder. A kill at
    any moment leaves the old file or the new one. A symbolic link is followed; a device or pipe (/dev/stdout) is written
-   in place. The first failure removes the temporary file, and every later call on the writer fails. A zeroed writer is
-   closed. */
+   in place. The first failure removes the temporary file, and every later call on the writer fails; so does a signal after leftover_at_signals(). A
+   zeroed writer is closed. */
 typedef struct file_writer {
   int fd;
   char *path, *temporary;
+  unsigned leftover; /* the temporary file's number */
   uint64_t written;
   uint8_t *buffer;
   size_t buffered;
