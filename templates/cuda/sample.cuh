@@ -168,6 +168,8 @@ INLINE void cut_list(chooser *s, const candidates *c, const cut_rule *q, uint32_
   __syncthreads();
 }
 
+INLINE void add_mass(uint64_t *sum, uint64_t x) { atomicAdd((unsigned long long *)sum, (unsigned long long)x); }
+
 INLINE void put_in_list(chooser *s, const candidates *c, uint64_t key, bool weighted) {
   const uint32_t at = atomicAdd(&s->listed, 1);
   s->key[at] = key, s->weight[at] = weighted ? weight_of(c, value_of(key)) : 0;
@@ -181,7 +183,7 @@ INLINE void cut_in_list(chooser *s, candidates *c, cut_rule *q) {
     if (s->key[i] >= c->lowest) mine += s->weight[i];
   }
   clear_bins(s);
-  if (mine) atomicAdd(&s->mass[0], mine);
+  if (mine) add_mass(&s->mass[0], mine);
   __syncthreads();
   q->mass = q->share * (double)s->mass[0];
   cut_list(s, c, q, c->n, 0, 0);
@@ -200,7 +202,7 @@ INLINE void cut(chooser *s, candidates *c, cut_rule *q) {
     if (key < c->lowest) continue;
     const uint32_t bin = bin_of(c, c->values[i]);
     atomicAdd(&s->count[bin], 1);
-    if (q->weighted) atomicAdd(&s->mass[bin], weight_of(c, c->values[i]));
+    if (q->weighted) add_mass(&s->mass[bin], weight_of(c, c->values[i]));
   }
   find_bin(s, q, true);
   key_class k = {s->bin, 64, 0};
@@ -215,7 +217,7 @@ INLINE void cut(chooser *s, candidates *c, cut_rule *q) {
       if (!belongs(c, &above, key)) continue;
       const uint32_t bin = 255 - (uint32_t)(key >> k.shift & 255);
       atomicAdd(&s->count[bin], 1);
-      if (q->weighted) atomicAdd(&s->mass[bin], weight_of(c, c->values[i]));
+      if (q->weighted) add_mass(&s->mass[bin], weight_of(c, c->values[i]));
     }
     find_bin(s, q, false);
     k.digits = k.digits << 8 | (255 - s->bin), n = s->count[s->bin];

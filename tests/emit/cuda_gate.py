@@ -2,8 +2,7 @@
 """The compile gate of target cuda: every example and test model through NVRTC, with budgets on registers, spills and shared memory, and on
 the mix of PTX: weights in 16-byte ld.global.nc, no local memory, tensor cores where they are claimed, nothing approximate, the waits of PDL.
 
-Some models, each for one of the archs by one of the NVRTCs, in turn; TAPERC_GATE=all (make check-long): every model, for each arch by the newest
-NVRTC and for one by the others.
+Some models, each for one of the archs by one of the NVRTCs, in turn; TAPERC_GATE=all (make check-long): every model for each arch by each NVRTC.
 """
 import concurrent.futures
 import ctypes
@@ -12,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,7 +20,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.path.abspath(sys.argv[1])
 TAPERC, TOOL = os.path.join(BUILD, "taperc"), os.path.join(BUILD, "tests/unit/nvrtc_tool")
 QUICK, ALL = bool(os.environ.get("TAPERC_QUICK")), os.environ.get("TAPERC_GATE") == "all"
-ARCHS = ["sm_80", "sm_100", "sm_120"]
+ARCHS = ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"]
 REGISTERS, SHARED = 128, 48 << 10  # the most of a kernel
 MEMORY = os.path.join(ROOT, "build", "tests", "cuda-gate")  # what was compiled before, by hash
 
@@ -220,6 +220,27 @@ def gate(name, model, options, jobs):
         say(label, problems + ([] if image[:4] == b"\x7fELF" else ["the image is no ELF file"]))
 
 
+# ---- does the toolkit's own compiler? ---
+
+
+def by_nvcc(name, model, options):
+    """The source of a package stands alone: nvcc, with its headers, takes it as it is."""
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    if not os.path.exists(nvcc):
+        return print("skip %s by nvcc: it is not here" % name, flush=True)
+    source = emitted(model, options)
+    kept = os.path.join(MEMORY, hashlib.sha256((nvcc + source).encode()).hexdigest()[:32] + ".nvcc")
+    if not os.path.exists(kept):
+        with tempfile.TemporaryDirectory(dir=MEMORY) as work:
+            with open(os.path.join(work, "model.cu"), "w") as f:
+                f.write(source)
+            p = subprocess.run([nvcc, "-c", "-std=c++17", "-arch=sm_80", "model.cu", "-o", "model.o"], cwd=work, capture_output=True, text=True)
+            if p.returncode or "warning" in p.stderr:
+                return say("%s by nvcc" % name, [p.stderr.strip()[-900:].replace("\n", " | ")])
+            open(kept, "w").close()
+    say("%s by nvcc" % name, [])
+
+
 # ---- does our simulator take it? ------------------------------------------------------------------------------------
 
 
@@ -297,8 +318,10 @@ def main():
             if QUICK and i % 4:
                 continue
             arch = ARCHS[i // len(there) % len(ARCHS)]
-            jobs = [(there[0], a) for a in ARCHS] + [(n, arch) for n in there[1:]] if ALL else [(there[i % len(there)], arch)]
+            jobs = [(n, a) for n in there for a in ARCHS] if ALL else [(there[i % len(there)], arch)]
             waiting.append(pool.submit(gate, name, model, options, jobs))
+            if name == "kjv-all bf16" or ALL and i % 5 == 0:
+                waiting.append(pool.submit(by_nvcc, name, model, options))
         for w in waiting:
             w.result()
     sys.exit(1 if bad else 0)
