@@ -92,7 +92,7 @@ static taper_status send(cuda_device *d, const device_decode *call, taper_error 
         .sequence = from->sequence,
         .most = call->most,
     };
-    memcpy(d->host_history + r * context, from->history, from->length * sizeof(int32_t));
+    if (from->length) memcpy(d->host_history + r * context, from->history, from->length * sizeof(int32_t));
     d->host_history[r * context + from->length] = from->token;
     CUDA_TRY(d, error, cuMemcpyHtoDAsync_v2, history, d->host_history + r * context, bytes, d->stream);
   }

@@ -43,7 +43,7 @@ typedef struct device_decode_row {
   int32_t token;
   uint32_t slot, length;  /* length: tokens that the slot holds, `token` not counted */
   uint32_t sequence;      /* of the random numbers' counter */
-  const int32_t *history; /* [length] the tokens held, for the repeat penalty */
+  const int32_t *history; /* [length] the tokens held (NULL for none), for the repeat penalty */
   int32_t *out;           /* [most] the ids chosen; each but the last was appended as well */
   float *scales;          /* [most] s(h) before the head of the token appended before out[i], where facts.scale_median
                              > 0; NULL: not wanted. Where an end was chosen, scales[made] is its own */
