@@ -78,30 +78,6 @@ static bool own_memory(warp *w, const inst *i, space where, const uint64_t *addr
   return true;
 }
 
-static bool shared_memory(warp *w, const inst *i, const uint64_t *address, uint32_t bytes, uint8_t **at) {
-  const block *b = w->block;
-  w->block->worker->counters.shared_accesses++;
-  for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
-    const uint32_t l = (uint32_t)__builtin_ctz(todo);
-    const uint32_t v = address[l] > UINT32_MAX ? 0 : (uint32_t)address[l];
-    if (!sim_shared_read(w, i, l, v, bytes)) return false;
-    at[l] = b->shared + (v - SIM_SHARED_BASE);
-  }
-  return true;
-}
-
-/* Writes of the lanes one after the other: two that write one place are seen. */
-static bool write_shared(warp *w, const inst *i, const uint64_t *address, const uint8_t (*values)[32], uint32_t bytes) {
-  w->block->worker->counters.shared_accesses++;
-  for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
-    const uint32_t l = (uint32_t)__builtin_ctz(todo);
-    const uint32_t v = address[l] > UINT32_MAX ? 0 : (uint32_t)address[l];
-    if (!sim_shared_write(w, i, l, v, bytes, values[l])) return false;
-    memcpy(w->block->shared + (v - SIM_SHARED_BASE), values[l], bytes);
-  }
-  return true;
-}
-
 /* The space of a generic address; *address becomes the address in it. */
 static space space_of(uint64_t *address) {
   static const struct {
@@ -161,17 +137,60 @@ static void to_registers(warp *w, const inst *i, uint8_t *const *at) {
   }
 }
 
+/* Words of all lanes, 1, 2 or 4 to a lane. */
+static void row_of_words(warp *w, const inst *i, const uint8_t *row) {
+  const uint32_t *from = (const uint32_t *)(const void *)row;
+  uint32_t *d0 = lanes_of(w, i->r[0]), *d1 = lanes_of(w, i->r[1]), *d2 = lanes_of(w, i->r[2]),
+           *d3 = lanes_of(w, i->r[3]);
+  if (i->vector == 1) {
+    memcpy(d0, from, 4 * SIM_LANES);
+  } else if (i->vector == 2) {
+    SIM_IVDEP for (uint32_t l = 0; l < SIM_LANES; l++) {
+      d0[l] = from[2 * l];
+      d1[l] = from[2 * l + 1];
+    }
+  } else {
+    SIM_IVDEP for (uint32_t l = 0; l < SIM_LANES; l++) {
+      d0[l] = from[4 * l];
+      d1[l] = from[4 * l + 1];
+      d2[l] = from[4 * l + 2];
+      d3[l] = from[4 * l + 3];
+    }
+  }
+}
+
+/* The same from bytes that lie one lane's behind the other's (step: those of a lane) or are the same for all (0). */
+static void row_to_registers(warp *w, const inst *i, const uint8_t *row, uint32_t step) {
+  uint8_t *at[SIM_LANES];
+  if (i->bytes == 4 && i->width[0] == 4 && step == 4 * i->vector && i->vector <= 4) {
+    row_of_words(w, i, row);
+  } else {
+    for (uint32_t l = 0; l < SIM_LANES; l++) at[l] = (uint8_t *)(uintptr_t)row + (size_t)step * l;
+    to_registers(w, i, at);
+  }
+}
+
 static void load_part(warp *w, const inst *i, const uint64_t *address, space where) {
   uint8_t *at[SIM_LANES];
   const uint32_t bytes = (uint32_t)i->bytes * i->vector;
   bool ok = false;
+  uint32_t step;
+  const uint8_t *row;
   switch (where) {
   case SPACE_GLOBAL:
+    row = sim_global_row(w, i, address, bytes, i->is_read_only, &step);
+    if (row) {
+      row_to_registers(w, i, row, step);
+      return;
+    }
     ok = sim_global(w, i, address, bytes, i->is_read_only ? ACCESS_READ_ONLY : ACCESS_READ, at) &&
          pass_order(w, i, address, true, false);
     break;
   case SPACE_CONSTANT: ok = sim_global(w, i, address, bytes, ACCESS_READ_ONLY, at); break;
-  case SPACE_SHARED: ok = shared_memory(w, i, address, bytes, at); break;
+  case SPACE_SHARED:
+    w->block->worker->counters.shared_accesses++;
+    ok = sim_shared_load(w, i, address, bytes, at);
+    break;
   case SPACE_LOCAL:
   case SPACE_CALL:
   case SPACE_PARAMETER: ok = own_memory(w, i, where, address, bytes, false, at); break;
@@ -190,12 +209,18 @@ static void load(warp *w, const inst *i) {
 
 static void from_registers(const warp *w, const inst *i, uint8_t (*values)[32]) {
   const uint32_t bytes = i->bytes;
-  for (uint32_t v = 0; v < i->vector; v++)
+  for (uint32_t v = 0; v < i->vector; v++) {
+    const uint8_t *p = lanes_of(w, i->r[v + 1]);
+    if (bytes == 4 && i->width[v + 1] == 4) {
+      FOR_LANES(w, memcpy(values[l] + 4 * v, p + 4 * l, 4););
+      continue;
+    }
     for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
       const uint32_t l = (uint32_t)__builtin_ctz(todo);
       const uint64_t value = lane_value(w, i, v + 1, l);
       memcpy(values[l] + bytes * v, &value, bytes);
     }
+  }
 }
 
 static void store_part(warp *w, const inst *i, const uint64_t *address, space where) {
@@ -204,7 +229,8 @@ static void store_part(warp *w, const inst *i, const uint64_t *address, space wh
   const uint32_t bytes = (uint32_t)i->bytes * i->vector;
   from_registers(w, i, values);
   if (where == SPACE_SHARED) {
-    (void)write_shared(w, i, address, (const uint8_t(*)[32])values, bytes);
+    w->block->worker->counters.shared_accesses++;
+    (void)sim_shared_store(w, i, address, bytes, (const uint8_t(*)[32])values);
     return;
   }
   bool ok = false;

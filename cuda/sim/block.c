@@ -10,8 +10,11 @@ static bool new_warp(block *b, warp *w, uint32_t index) {
   *w = (warp){.block = b, .index = index};
   w->base[0] = sim_buffer_take(registers);
   w->base[1] = k->module->constants;
-  w->written = calloc(registers / INST_REGISTER_BYTES, sizeof(*w->written));
-  bool ok = w->base[0] && w->written;
+  bool ok = w->base[0] != NULL;
+  if (k->module->loose) {
+    w->written = malloc(registers / INST_REGISTER_BYTES * sizeof(*w->written));
+    ok = ok && w->written;
+  }
   if (k->local_bytes) {
     w->local = malloc((size_t)SIM_LANES * k->local_bytes);
     w->local_written = malloc((size_t)SIM_LANES * k->local_bytes);
@@ -25,50 +28,85 @@ static bool new_warp(block *b, warp *w, uint32_t index) {
   return ok;
 }
 
-static void set_special(warp *w, special s, uint32_t lane, uint32_t value) {
-  uint64_t *wide = lanes_of(w, SPECIAL_WIDE(s));
-  uint32_t *narrow = lanes_of(w, SPECIAL_NARROW(s));
-  wide[lane] = value;
-  narrow[lane] = value;
+/* ---- special registers ---- */
+
+#define BIT(s) (1u << SPECIAL_##s)
+#define OF_LANES                                                                                                       \
+  (BIT(TID_X) | BIT(TID_Y) | BIT(TID_Z) | BIT(LANEID) | BIT(LANEMASK_EQ) | BIT(LANEMASK_LE) | BIT(LANEMASK_LT) |       \
+   BIT(LANEMASK_GE) | BIT(LANEMASK_GT))
+#define OF_BLOCKS (BIT(CTAID_X) | BIT(CTAID_Y) | BIT(CTAID_Z) | BIT(SMID) | BIT(FRAME))
+
+static uint32_t read_specials(const warp *w) { return w->block->run->kernel->module->specials | BIT(FRAME); }
+
+/* Those of `which` that instructions read, with one value for all lanes. */
+static void fill_specials(warp *w, uint32_t which, const uint32_t values[SPECIAL_COUNT]) {
+  for (uint32_t todo = read_specials(w) & which; todo; todo &= todo - 1) {
+    const uint32_t s = (uint32_t)__builtin_ctz(todo), value = values[s];
+    uint64_t *wide = lanes_of(w, SPECIAL_WIDE(s));
+    uint32_t *narrow = lanes_of(w, SPECIAL_NARROW(s));
+    for (uint32_t l = 0; l < SIM_LANES; l++) wide[l] = value;
+    for (uint32_t l = 0; l < SIM_LANES; l++) narrow[l] = value;
+  }
 }
 
-/* Those that every block has alike. */
-static void fixed_specials(const block *b, warp *w) {
-  const sim_launch *launch = &b->run->launch;
-  const uint32_t *n = launch->block;
-  const uint32_t fixed = b->run->kernel->facts.shared_bytes;
-  const uint32_t used = b->run->kernel->module->specials;
+static void lane_specials(const block *b, warp *w) {
+  const uint32_t *n = b->run->launch.block, t = w->index * SIM_LANES;
+  uint32_t x = t % n[0], y = t / n[0] % n[1], z = t / n[0] / n[1];
   for (uint32_t l = 0; l < SIM_LANES; l++) {
-    const uint32_t t = w->index * SIM_LANES + l;
     const uint32_t values[SPECIAL_COUNT] = {
-        [SPECIAL_TID_X] = t % n[0],
-        [SPECIAL_TID_Y] = t / n[0] % n[1],
-        [SPECIAL_TID_Z] = t / n[0] / n[1],
-        [SPECIAL_NTID_X] = n[0],
-        [SPECIAL_NTID_Y] = n[1],
-        [SPECIAL_NTID_Z] = n[2],
-        [SPECIAL_NCTAID_X] = launch->grid[0],
-        [SPECIAL_NCTAID_Y] = launch->grid[1],
-        [SPECIAL_NCTAID_Z] = launch->grid[2],
+        [SPECIAL_TID_X] = x,
+        [SPECIAL_TID_Y] = y,
+        [SPECIAL_TID_Z] = z,
         [SPECIAL_LANEID] = l,
-        [SPECIAL_WARPID] = w->index,
-        [SPECIAL_NWARPID] = b->warp_count,
-        [SPECIAL_NSMID] = launch->sms,
-        [SPECIAL_DYNAMIC_SHARED_SIZE] = launch->dynamic_shared,
-        [SPECIAL_TOTAL_SHARED_SIZE] = b->shared_bytes,
         [SPECIAL_LANEMASK_EQ] = 1u << l,
         [SPECIAL_LANEMASK_LE] = SIM_ALL_LANES >> (31 - l),
         [SPECIAL_LANEMASK_LT] = (1u << l) - 1,
         [SPECIAL_LANEMASK_GE] = SIM_ALL_LANES << l,
         [SPECIAL_LANEMASK_GT] = l == 31 ? 0 : SIM_ALL_LANES << (l + 1),
-        [SPECIAL_DYNAMIC_SHARED] = SIM_SHARED_BASE + (fixed + 15) / 16 * 16,
     };
-    for (uint32_t todo = used; todo; todo &= todo - 1) {
+    for (uint32_t todo = read_specials(w) & OF_LANES; todo; todo &= todo - 1) {
       const uint32_t s = (uint32_t)__builtin_ctz(todo);
-      set_special(w, (special)s, l, values[s]);
+      ((uint64_t *)lanes_of(w, SPECIAL_WIDE(s)))[l] = values[s];
+      ((uint32_t *)lanes_of(w, SPECIAL_NARROW(s)))[l] = values[s];
     }
+    x = x + 1 == n[0] ? 0 : x + 1;
+    y = x ? y : y + 1 == n[1] ? 0 : y + 1;
+    z += !x && !y;
   }
 }
+
+/* Those that every block has alike. */
+static void fixed_specials(const block *b, warp *w) {
+  const sim_launch *launch = &b->run->launch;
+  const uint32_t values[SPECIAL_COUNT] = {
+      [SPECIAL_NTID_X] = launch->block[0],
+      [SPECIAL_NTID_Y] = launch->block[1],
+      [SPECIAL_NTID_Z] = launch->block[2],
+      [SPECIAL_NCTAID_X] = launch->grid[0],
+      [SPECIAL_NCTAID_Y] = launch->grid[1],
+      [SPECIAL_NCTAID_Z] = launch->grid[2],
+      [SPECIAL_WARPID] = w->index,
+      [SPECIAL_NWARPID] = b->warp_count,
+      [SPECIAL_NSMID] = launch->sms,
+      [SPECIAL_DYNAMIC_SHARED_SIZE] = launch->dynamic_shared,
+      [SPECIAL_TOTAL_SHARED_SIZE] = b->shared_bytes,
+      [SPECIAL_DYNAMIC_SHARED] = SIM_SHARED_BASE + (b->run->kernel->facts.shared_bytes + 15) / 16 * 16,
+  };
+  fill_specials(w, ~(OF_LANES | OF_BLOCKS), values);
+  lane_specials(b, w);
+}
+
+static void block_specials(const block *b, warp *w) {
+  const uint32_t values[SPECIAL_COUNT] = {
+      [SPECIAL_CTAID_X] = b->id[0],
+      [SPECIAL_CTAID_Y] = b->id[1],
+      [SPECIAL_CTAID_Z] = b->id[2],
+      [SPECIAL_SMID] = b->number % b->run->launch.sms,
+  };
+  fill_specials(w, OF_BLOCKS, values);
+}
+
+/* ---- blocks ---- */
 
 bool sim_block_new(worker *k, block *b) {
   const sim_launch *launch = &k->run->launch;
@@ -109,6 +147,7 @@ void sim_block_free(block *b) {
     free(w->call_area);
     free(w->frames);
     free(w->copies);
+    free(w->lane_seen);
   }
   order_block_free(b->order);
   free(b->shared);
@@ -126,15 +165,11 @@ static void begin_warp(block *b, warp *w) {
   free_frames(w);
   w->synced = w->all_seen = w->copy_count = w->carry = 0;
   memset(w->seen, 0, sizeof(w->seen));
-  memset(w->lane_seen, 0, sizeof(w->lane_seen));
+  if (w->lane_seen) memset(w->lane_seen, 0, SIM_LANES * sizeof(*w->lane_seen));
   memset(w->copy_groups, 0, sizeof(w->copy_groups));
-  memset(w->written, 0, (k->register_bytes + 63u) / INST_REGISTER_BYTES * sizeof(*w->written));
+  if (w->written) memset(w->written, 0, (k->register_bytes + 63u) / INST_REGISTER_BYTES * sizeof(*w->written));
   if (w->local_written) memset(w->local_written, 0, (size_t)SIM_LANES * k->local_bytes);
-  for (uint32_t l = 0; l < SIM_LANES; l++) {
-    for (uint32_t d = 0; d < 3; d++) set_special(w, (special)(SPECIAL_CTAID_X + d), l, b->id[d]);
-    set_special(w, SPECIAL_SMID, l, b->number % b->run->launch.sms);
-    set_special(w, SPECIAL_FRAME, l, 0);
-  }
+  block_specials(b, w);
 }
 
 void sim_block_begin(block *b, uint32_t number) {

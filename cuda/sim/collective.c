@@ -4,43 +4,52 @@
 
 enum { SHUFFLE_UP = 1, SHUFFLE_DOWN, SHUFFLE_BUTTERFLY, SHUFFLE_INDEX };
 
-/* The lane that lane l reads by PTX's rule; *out_valid false: its own value. */
-static uint32_t source_lane(uint8_t how, uint32_t l, uint32_t b, uint32_t c, bool *out_valid) {
-  const uint32_t segment = c >> 8 & 31u, clamp = c & 31u, step = b & 31u;
-  const uint32_t top = (l & segment) | (clamp & ~segment), bottom = l & segment;
+/* The lanes that each lane reads by PTX's rule: itself where that is none of its segment. Bits of the lanes that read what they asked for. */
+#define SOURCES(from_, is_valid)                                                                                       \
+  for (uint32_t l = 0; l < SIM_LANES; l++) {                                                                           \
+    const uint32_t segment = pc[l] >> 8 & 31u, clamp = pc[l] & 31u, step = pb[l] & 31u;                                \
+    const uint32_t bottom = l & segment, top = bottom | (clamp & ~segment), from = from_;                              \
+    const uint32_t valid = is_valid;                                                                                   \
+    (void)top, (void)bottom;                                                                                           \
+    out[l] = valid ? from : l;                                                                                         \
+    bits |= valid << l;                                                                                                \
+  }                                                                                                                    \
+  return bits
+static inline __attribute__((always_inline)) uint32_t source_lanes(uint8_t how, const uint32_t *pb, const uint32_t *pc,
+                                                                   uint32_t out[SIM_LANES]) {
+  uint32_t bits = 0;
   switch (how) {
-  case SHUFFLE_UP: *out_valid = (int32_t)(l - step) >= (int32_t)top; return l - step;
-  case SHUFFLE_DOWN: *out_valid = l + step <= top; return l + step;
-  case SHUFFLE_BUTTERFLY: *out_valid = (l ^ step) <= top; return l ^ step;
+  case SHUFFLE_UP: SOURCES(l - step, (int32_t)(l - step) >= (int32_t)top);
+  case SHUFFLE_DOWN: SOURCES(l + step, l + step <= top);
+  case SHUFFLE_BUTTERFLY: SOURCES(l ^ step, (l ^ step) <= top);
   }
-  *out_valid = (bottom | (step & ~segment)) <= top;
-  return bottom | (step & ~segment);
+  SOURCES(bottom | (step & ~segment), (bottom | (step & ~segment)) <= top);
+}
+
+static bool sources_come(warp *w, const inst *i, const uint32_t from[SIM_LANES]) {
+  for (uint32_t todo = w->mask == SIM_ALL_LANES ? 0 : w->mask; todo; todo &= todo - 1) {
+    const uint32_t l = (uint32_t)__builtin_ctz(todo);
+    if (w->mask >> (from[l] & 31u) & 1u) continue;
+    sim_stop(w, i, l, SIM_ABSENT_LANES, 0, "lane %u reads lane %u, which is not in the member mask %08x", l, from[l],
+             w->mask);
+    return false;
+  }
+  return true;
 }
 
 /* operands: d [| p], a, b, c, members */
-static void shuffle(warp *w, const inst *i) {
+static inline __attribute__((always_inline)) void shuffle_body(warp *w, const inst *i) {
   const uint32_t at = i->destinations;
   const uint32_t *pa = lanes_of(w, i->r[at]), *pb = lanes_of(w, i->r[at + 1]), *pc = lanes_of(w, i->r[at + 2]);
-  uint32_t *pd = lanes_of(w, i->r[0]), values[SIM_LANES] = {0}, valid_lanes = 0;
-  for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
-    const uint32_t l = (uint32_t)__builtin_ctz(todo);
-    bool valid;
-    uint32_t from = source_lane(i->choice[1], l, pb[l], pc[l], &valid);
-    if (!valid) from = l;
-    if (!(w->mask >> (from & 31u) & 1u)) {
-      sim_stop(w, i, l, SIM_ABSENT_LANES, 0, "lane %u reads lane %u, which is not in the member mask %08x", l, from,
-               w->mask);
-      return;
-    }
-    values[l] = pa[from & 31u];
-    valid_lanes |= (uint32_t)valid << l;
-  }
-  for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
-    const uint32_t l = (uint32_t)__builtin_ctz(todo);
-    pd[l] = values[l];
-  }
-  if (at > 1) set_predicate(w, i->r[1], valid_lanes);
+  uint32_t *pd = lanes_of(w, i->r[0]), from[SIM_LANES], values[SIM_LANES];
+  const uint32_t valid = source_lanes(i->choice[1], pb, pc, from);
+  if (!sources_come(w, i, from)) return;
+  for (uint32_t l = 0; l < SIM_LANES; l++) values[l] = pa[from[l] & 31u];
+  FOR_LANES(w, pd[l] = values[l];);
+  if (at > 1) set_predicate(w, i->r[1], valid);
 }
+static void shuffle(warp *w, const inst *i) { shuffle_body(w, i); }
+SIM_FAST static void shuffle_fast(warp *w, const inst *i) { shuffle_body(w, i); }
 static taper_status decode_shuffle(decoder *d, inst *i) {
   TAPER_TRY(operand_register(d, i, 4, true));
   if (parse_accept(d, "|")) TAPER_TRY(operand_predicate(d, i, true));
@@ -141,7 +150,11 @@ static taper_status decode_elect(decoder *d, inst *i) {
 
 #define PD (OPERAND_DEST | OPERAND_PREDICATE)
 static const op_row rows[] = {
-    {.pattern = "shfl.sync.up|down|bfly|idx.b32", .kind = INST_COLLECT, .run = shuffle, .decode = decode_shuffle},
+    {.pattern = "shfl.sync.up|down|bfly|idx.b32",
+     .kind = INST_COLLECT,
+     .run = shuffle,
+     .fast = shuffle_fast,
+     .decode = decode_shuffle},
     {.pattern = "vote.sync.all|any|uni.pred",
      .kind = INST_COLLECT,
      .run = vote,

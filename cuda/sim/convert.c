@@ -26,21 +26,9 @@ static taper_status two_operands(decoder *d, inst *i, uint32_t to, uint32_t from
 
 /* ---- integer to integer: choice: sat, to, from ---- */
 
-static void fast_copy(warp *w, const inst *i, bool is_signed) {
-  const uint32_t *pa = lanes_of(w, i->r[1]);
-  uint64_t *pd = lanes_of(w, i->r[0]);
-  if (is_signed)
-    FOR_LANES(w, pd[l] = (uint64_t)(int64_t)(int32_t)pa[l];);
-  else
-    FOR_LANES(w, pd[l] = pa[l];);
-}
-static void widen_signed(warp *w, const inst *i) { fast_copy(w, i, true); }
-static void widen_unsigned(warp *w, const inst *i) { fast_copy(w, i, false); }
-static void narrow(warp *w, const inst *i) {
-  const uint64_t *pa = lanes_of(w, i->r[1]);
-  uint32_t *pd = lanes_of(w, i->r[0]);
-  FOR_LANES(w, pd[l] = (uint32_t)pa[l];);
-}
+LANE_FUNCTION1(widen_signed, , uint64_t, int32_t, (int64_t)a)
+LANE_FUNCTION1(widen_unsigned, , uint64_t, uint32_t, a)
+LANE_FUNCTION1(narrow, , uint32_t, uint64_t, a)
 
 /* The value limited to what `to` holds. */
 static uint64_t limited(uint64_t v, bool from_signed, uint8_t to) {
@@ -70,8 +58,9 @@ static taper_status decode_integers(decoder *d, inst *i) {
   TAPER_TRY(two_operands(d, i, integer_bytes(to), integer_bytes(from), false));
   const bool plain = !i->choice[0] && i->width[0] == integer_bytes(to) && i->width[1] == integer_bytes(from);
   if (plain && integer_bytes(from) == 4 && integer_bytes(to) == 8)
-    i->run = integer_signed(from) ? widen_signed : widen_unsigned;
-  if (plain && integer_bytes(from) == 8 && integer_bytes(to) == 4) i->run = narrow;
+    i->run = integer_signed(from) ? decode_choose(widen_signed, widen_signed_fast)
+                                  : decode_choose(widen_unsigned, widen_unsigned_fast);
+  if (plain && integer_bytes(from) == 8 && integer_bytes(to) == 4) i->run = decode_choose(narrow, narrow_fast);
   return TAPER_OK;
 }
 
@@ -154,14 +143,11 @@ static void integer_to_real(warp *w, const inst *i) {
     set_lane(w, i, 0, l, real_bits(from_integer(u, negative, digits, r), to, r));
   }
 }
-static void float_from_s32(warp *w, const inst *i) {
-  const int32_t *pa = lanes_of(w, i->r[1]);
-  float *pd = lanes_of(w, i->r[0]);
-  FOR_LANES(w, pd[l] = (float)pa[l];);
-}
+LANE_FUNCTION1(float_from_s32, , float, int32_t, a)
 static taper_status decode_integer_to_real(decoder *d, inst *i) {
-  if (i->choice[0] == 1 && i->choice[1] == F32 && i->choice[2] == S32) i->run = float_from_s32;
-  return two_operands(d, i, real_bytes(i->choice[1]), integer_bytes(i->choice[2]), i->run == float_from_s32);
+  const bool plain = i->choice[0] == 1 && i->choice[1] == F32 && i->choice[2] == S32;
+  if (plain) i->run = decode_choose(float_from_s32, float_from_s32_fast);
+  return two_operands(d, i, real_bytes(i->choice[1]), integer_bytes(i->choice[2]), plain);
 }
 
 LANE_FUNCTION1(float_from_half, , float, uint16_t, float_of_half(a))
@@ -185,19 +171,19 @@ static void reals(warp *w, const inst *i) {
 static taper_status decode_reals(decoder *d, inst *i) {
   static const struct {
     uint8_t to, from;
-    run_fn run;
-  } fast[] = {{F32, F16, float_from_half},
-              {F32, BF16, float_from_brain},
-              {F16, F32, half_from_float},
-              {BF16, F32, brain_from_float}};
+    run_fn run, fast;
+  } single[] = {{F32, F16, float_from_half, float_from_half_fast},
+                {F32, BF16, float_from_brain, float_from_brain_fast},
+                {F16, F32, half_from_float, half_from_float_fast},
+                {BF16, F32, brain_from_float, brain_from_float_fast}};
   const uint8_t to = i->choice[3], from = i->choice[4];
   if (to == from && i->choice[0]) return parse_fail(d, parse_peek(d) - 1, "a rounding to digits between equal types");
   const uint32_t digits[] = {0, 11, 24, 53, 8};
   if (digits[to] < digits[from] && !i->choice[0])
     return parse_fail(d, parse_peek(d) - 1, "a conversion to fewer digits without a rounding");
-  for (size_t k = 0; k < sizeof(fast) / sizeof(fast[0]); k++)
-    if (to == fast[k].to && from == fast[k].from && i->choice[0] < 2 && !i->choice[1] && !i->choice[2])
-      i->run = fast[k].run;
+  for (size_t k = 0; k < sizeof(single) / sizeof(single[0]); k++)
+    if (to == single[k].to && from == single[k].from && i->choice[0] < 2 && !i->choice[1] && !i->choice[2])
+      i->run = decode_choose(single[k].run, single[k].fast);
   return two_operands(d, i, real_bytes(to), real_bytes(from), true);
 }
 
@@ -219,16 +205,8 @@ static taper_status decode_to_integral(decoder *d, inst *i) {
 }
 
 /* cvt.rn.f16x2.f32 d, a, b: a becomes the upper half. */
-static void half_pair(warp *w, const inst *i) {
-  const float *pa = lanes_of(w, i->r[1]), *pb = lanes_of(w, i->r[2]);
-  uint32_t *pd = lanes_of(w, i->r[0]);
-  FOR_LANES(w, const uint32_t high = half_of_float(pa[l]); pd[l] = high << 16 | half_of_float(pb[l]););
-}
-static void brain_pair(warp *w, const inst *i) {
-  const float *pa = lanes_of(w, i->r[1]), *pb = lanes_of(w, i->r[2]);
-  uint32_t *pd = lanes_of(w, i->r[0]);
-  FOR_LANES(w, const uint32_t high = brain_of_float(pa[l]); pd[l] = high << 16 | brain_of_float(pb[l]););
-}
+LANE_FUNCTION2(half_pair, , uint32_t, float, float, (uint32_t)half_of_float(a) << 16 | half_of_float(b))
+LANE_FUNCTION2(brain_pair, , uint32_t, float, float, (uint32_t)brain_of_float(a) << 16 | brain_of_float(b))
 /* To 11 digits in 32 bits; ties away from zero. */
 LANE_FUNCTION1(to_tf32_away, , uint32_t, uint32_t,
                (a & 0x7fffffffu) > 0x7f800000u    ? FLOAT_NAN_BITS
@@ -247,9 +225,9 @@ static const op_row rows[] = {
     {.pattern = "cvt.rn|rz|rm|rp." REALS "." INTEGERS, .run = integer_to_real, .decode = decode_integer_to_real},
     {.pattern = "cvt.rni|rzi|rmi|rpi.?ftz.?sat." REALS "." REALS, .run = to_integral, .decode = decode_to_integral},
     {.pattern = "cvt.?rn|rz|rm|rp.?ftz.?sat." REALS "." REALS, .run = reals, .decode = decode_reals},
-    {.pattern = "cvt.rn.f16x2.f32", .run = half_pair, .operands = {OPERAND_DEST | 4, 4, 4}},
-    {.pattern = "cvt.rn.bf16x2.f32", .run = brain_pair, .operands = {OPERAND_DEST | 4, 4, 4}},
-    {.pattern = "cvt.rna.tf32.f32", .run = to_tf32_away, .operands = {OPERAND_DEST | 4, 4}},
-    {.pattern = "cvt.rn.tf32.f32", .run = to_tf32, .operands = {OPERAND_DEST | 4, 4}},
+    {.pattern = "cvt.rn.f16x2.f32", .run = half_pair, .fast = half_pair_fast, .operands = {OPERAND_DEST | 4, 4, 4}},
+    {.pattern = "cvt.rn.bf16x2.f32", .run = brain_pair, .fast = brain_pair_fast, .operands = {OPERAND_DEST | 4, 4, 4}},
+    {.pattern = "cvt.rna.tf32.f32", .run = to_tf32_away, .fast = to_tf32_away_fast, .operands = {OPERAND_DEST | 4, 4}},
+    {.pattern = "cvt.rn.tf32.f32", .run = to_tf32, .fast = to_tf32_fast, .operands = {OPERAND_DEST | 4, 4}},
 };
 OP_TABLE(sim_convert_ops, rows);

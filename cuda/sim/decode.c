@@ -89,13 +89,16 @@ static taper_status operands(decoder *d, inst *i, const op_row *row) {
   return TAPER_OK;
 }
 
-static bool has_fma(void) {
+static bool is_fast(void) {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("fma") != 0;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
 #else
   return true;
 #endif
 }
+
+run_fn decode_choose(run_fn run, run_fn fast) { return fast && is_fast() ? fast : run; }
 
 static taper_status guard(decoder *d, inst *i) {
   inst g = {0};
@@ -134,7 +137,7 @@ taper_status parse_instruction(decoder *d) {
     return parse_fail(d, t, "'%.*s' in the instruction '%.*s' is not known to the simulator",
                       best < p.count ? (int)p.length[best] : 3, best < p.count ? p.at[best] : "end", (int)t->length,
                       t->at);
-  i.run = row->with_fma && has_fma() ? row->with_fma : row->run;
+  i.run = decode_choose(row->run, row->fast);
   i.kind = row->kind;
   i.copies = row->copies;
   TAPER_TRY(row->decode ? row->decode(d, &i) : operands(d, &i, row));

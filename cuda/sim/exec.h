@@ -51,7 +51,8 @@ struct warp {
       seen[SIM_MAX_WARPS]; /* what warp v did before this time of the block is ordered before what this warp does now */
   uint32_t all_seen;       /* what anybody did before this time is: a barrier of all warps */
   uint32_t synced;         /* what its own lanes did before this time is ordered */
-  uint32_t lane_seen[SIM_LANES][SIM_LANES]; /* [lane][other]: the same for a partial bar.warp.sync of both */
+  uint32_t (
+      *lane_seen)[SIM_LANES]; /* [lane][other]: the same for a partial bar.warp.sync of both; NULL: none was yet */
   async_copy *copies;
   uint32_t copy_count, copy_capacity;
   uint32_t copy_groups[SIM_LANES];
@@ -205,6 +206,9 @@ void sim_barrier_arrive(warp *w, group *g, const inst *i, uint32_t lanes);
 /* shared.c: false: a fault stopped the block. */
 bool sim_shared_read(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes);
 bool sim_shared_write(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes, const void *value);
+/* The same for the executing lanes, one after the other. */
+bool sim_shared_load(warp *w, const inst *i, const uint64_t *address, uint32_t bytes, uint8_t *at[SIM_LANES]);
+bool sim_shared_store(warp *w, const inst *i, const uint64_t *address, uint32_t bytes, const uint8_t (*values)[32]);
 bool sim_shared_pending(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes);
 void sim_shared_land(warp *w, uint32_t lane, uint32_t address, uint32_t bytes);
 void sim_warp_synced(warp *w, uint32_t lanes);
@@ -212,6 +216,10 @@ void sim_warp_synced(warp *w, uint32_t lanes);
 typedef enum access_mode { ACCESS_READ, ACCESS_READ_ONLY, ACCESS_WRITE, ACCESS_ATOMIC } access_mode;
 bool sim_global(warp *w, const inst *i, const uint64_t address[SIM_LANES], uint32_t bytes, access_mode mode,
                 uint8_t *at[SIM_LANES]);
+/* The same for plain loads where little is to be looked at: the lanes' bytes lie one behind the other, or are the same (*out_step 0), and have
+   been seen to be in order before. NULL: nothing is done, sim_global must look. */
+const uint8_t *sim_global_row(warp *w, const inst *i, const uint64_t address[SIM_LANES], uint32_t bytes, bool read_only,
+                              uint32_t *out_step);
 /* copy.c */
 void sim_copies_finish(warp *w, const inst *i, uint32_t lane, uint32_t groups_left);
 

@@ -29,17 +29,6 @@ static inline double greater_double(double a, double b) {
 
 LANE_FUNCTION3(fma_f32, , float, float, float, float, canonical(__builtin_fmaf(a, b, c)))
 LANE_FUNCTION3(fma_f64, , double, double, double, double, __builtin_fma(a, b, c))
-#if defined(__x86_64__)
-#define SIM_FMA __attribute__((target("avx2,fma")))
-#else
-#define SIM_FMA
-#endif
-SIM_FMA static void fma_f32_fast(warp *w, const inst *i){
-    LANE_BODY3(float, float, float, float, canonical(__builtin_fmaf(a, b, c)))} SIM_FMA
-    static void fma_f64_fast(warp *w, const inst *i) {
-  LANE_BODY3(double, double, double, double, __builtin_fma(a, b, c))
-}
-
 /* ---- directed rounding: one lane at a time, with the rounding of the processor ---- */
 
 typedef float (*float_step)(float a, float b, float c);
@@ -130,8 +119,8 @@ static const op_row rows[] = {
 #define LANE1 LANE_ROW1
 #define LANE2 LANE_ROW2
 #include "cuda/sim/float.def"
-    {.pattern = "fma.rn.f32", .run = fma_f32, .operands = {F32, 4, 4, 4}, .with_fma = fma_f32_fast},
-    {.pattern = "fma.?rn.f64", .run = fma_f64, .operands = {F64, 8, 8, 8}, .with_fma = fma_f64_fast},
+    {.pattern = "fma.rn.f32", .run = fma_f32, .fast = fma_f32_fast, .operands = {F32, 4, 4, 4}},
+    {.pattern = "fma.?rn.f64", .run = fma_f64, .fast = fma_f64_fast, .operands = {F64, 8, 8, 8}},
     {.pattern = "add.?rn|rz|rm|rp.?ftz.?sat.f32", .run = any_add_f32, .operands = {F32, 4, 4}},
     {.pattern = "sub.?rn|rz|rm|rp.?ftz.?sat.f32", .run = any_sub_f32, .operands = {F32, 4, 4}},
     {.pattern = "mul.?rn|rz|rm|rp.?ftz.?sat.f32", .run = any_mul_f32, .operands = {F32, 4, 4}},

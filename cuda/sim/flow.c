@@ -119,6 +119,8 @@ static void mark(flow *w) {
     if (own_slot(w, i->guard, &slot) && in_set(w->loose, slot)) i->loose |= LOOSE_GUARD;
     for (uint32_t o = 0; o < i->operands; o++)
       if (own_slot(w, i->r[o], &slot) && in_set(w->loose, slot)) i->loose |= 1u << o;
+    w->m->loose = w->m->loose || i->loose;
+    i->plain = i->kind == INST_RUN && i->guard == INST_NONE && !i->loose;
   }
 }
 

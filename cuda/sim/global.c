@@ -167,3 +167,65 @@ bool sim_global(warp *w, const inst *i, const uint64_t address[SIM_LANES], uint3
     if (!touch_sector(w, i, &list[k], bytes, mode)) return false;
   return true;
 }
+
+/* ---- rows ---- */
+
+/* How far the executing lanes' addresses lie apart: `bytes`, 0, or INST_NONE for anything else. */
+static uint32_t step_of(const warp *w, const uint64_t *address, uint32_t bytes) {
+  const uint64_t first = address[0];
+  uint64_t same = 0, row = 0;
+  if (w->mask != SIM_ALL_LANES) return INST_NONE;
+  for (uint32_t l = 0; l < SIM_LANES; l++) {
+    same |= address[l] ^ first;
+    row |= address[l] ^ (first + (uint64_t)bytes * l);
+  }
+  return !row ? bytes : !same ? 0 : INST_NONE;
+}
+
+/* Bytes of the sectors of [address, address + size), which lies in one page; how many sectors. */
+static uint32_t masks_of(uint64_t address, uint32_t size, uint32_t *masks) {
+  const uint32_t before = (uint32_t)(address % MEMORY_SECTOR),
+                 count = (before + size + MEMORY_SECTOR - 1) / MEMORY_SECTOR;
+  const uint32_t after = count * MEMORY_SECTOR - before - size;
+  uint32_t k = 0;
+  do masks[k] = 0xffffffffu;
+  while (++k < count);
+  masks[0] &= 0xffffffffu << before;
+  masks[count - 1] &= 0xffffffffu >> after;
+  return count;
+}
+
+/* Nothing but to note the bytes: each was written, by no block in this launch where they are read as read-only; and where not, this block
+   is the one that read them last. */
+static bool known_row(const page_touch *p, const uint32_t *written, uint32_t at, const uint32_t *masks, uint32_t count,
+                      bool read_only, uint32_t me) {
+  uint32_t bad = 0;
+  if (read_only)
+    for (uint32_t k = 0; k < count; k++) bad |= masks[k] & (~written[k] | p->written[at + k]);
+  else
+    for (uint32_t k = 0; k < count; k++)
+      bad |= (masks[k] & ~(written[k] & p->known[at + k])) | (p->known_reader[at + k] ^ me);
+  return !bad;
+}
+
+const uint8_t *sim_global_row(warp *w, const inst *i, const uint64_t address[SIM_LANES], uint32_t bytes, bool read_only,
+                              uint32_t *out_step) {
+  const block *b = w->block;
+  const uint64_t first = address[0];
+  const allocation *a = memory_at(b->run->memory, first);
+  *out_step = step_of(w, address, bytes);
+  const uint32_t size = *out_step ? bytes * SIM_LANES : bytes;
+  if (i->strong || *out_step == INST_NONE || !a || first & (bytes - 1) || first - a->base > a->size ||
+      size > a->size - (first - a->base) || (first % MEMORY_PAGE) + size > MEMORY_PAGE || (b->order && !read_only))
+    return NULL;
+  uint32_t masks[SIM_LANES + 1];
+  const uint32_t count = masks_of(first, size, masks), at = (uint32_t)(first % MEMORY_PAGE) / MEMORY_SECTOR;
+  page_touch *p = touch_page(&b->worker->touched, first);
+  if (!p || !known_row(p, a->written + (first - a->base) / MEMORY_SECTOR, at, masks, count, read_only, b->number + 1))
+    return NULL;
+  uint32_t *seen = read_only ? p->only : p->read;
+  for (uint32_t k = 0; k < count; k++) seen[at + k] |= masks[k];
+  p->load_bytes += (uint64_t)bytes * SIM_LANES;
+  p->load_sectors += count;
+  return a->data + (first - a->base);
+}

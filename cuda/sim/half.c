@@ -82,10 +82,13 @@ LANE_FUNCTION1(abs_pair, , uint32_t, uint32_t, a & 0x7fff7fffu)
       {.pattern = before ".f16x2", .run = halves_##name, .operands = {SOURCES(4, sources)}},                           \
       {.pattern = before ".bf16", .run = brain_##name, .operands = {SOURCES(2, sources)}},                             \
       {.pattern = before ".bf16x2", .run = brains_##name, .operands = {SOURCES(4, sources)}},
-static const op_row rows[] = {HALVES(ROW) LANE_ROW1(neg_16, "neg.f16|bf16", uint16_t, uint16_t, )
-                                  LANE_ROW1(abs_16, "abs.f16|bf16", uint16_t, uint16_t, )
-                                      LANE_ROW1(neg_pair, "neg.f16x2|bf16x2", uint32_t, uint32_t, )
-                                          LANE_ROW1(abs_pair, "abs.f16x2|bf16x2", uint32_t, uint32_t, )
-                                              LANE_ROW1(half_ex2, "ex2.approx.f16", uint16_t, uint16_t, )
-                                                  LANE_ROW1(halves_ex2, "ex2.approx.f16x2", uint32_t, uint32_t, )};
+static const op_row rows[] = {
+    HALVES(ROW)                                                   /**/
+    LANE_ROW1(neg_16, "neg.f16|bf16", uint16_t, uint16_t, )       /**/
+    LANE_ROW1(abs_16, "abs.f16|bf16", uint16_t, uint16_t, )       /**/
+    LANE_ROW1(neg_pair, "neg.f16x2|bf16x2", uint32_t, uint32_t, ) /**/
+    LANE_ROW1(abs_pair, "abs.f16x2|bf16x2", uint32_t, uint32_t, ) /**/
+    {.pattern = "ex2.approx.f16", .run = half_ex2, .operands = {OPERAND_DEST | 2, 2}},
+    {.pattern = "ex2.approx.f16x2", .run = halves_ex2, .operands = {OPERAND_DEST | 4, 4}},
+};
 OP_TABLE(sim_half_ops, rows);

@@ -56,25 +56,28 @@ enum { BARRIER_AND = 1, BARRIER_OR, BARRIER_COUNT };
 #define INST_OPERANDS 20u
 #define INST_NONE 0xffffffffu
 
+/* What every execution looks at comes first, in one line of the cache. */
 struct inst {
   run_fn run;
-  uint32_t r[INST_OPERANDS]; /* destinations, then sources */
   int64_t imm;
   uint32_t guard; /* predicate, or INST_NONE */
-  uint32_t target;
-  uint32_t line;  /* of the PTX */
-  uint32_t place; /* index of the .loc before it, 0 none */
-  uint8_t kind, destinations, operands;
-  uint8_t guard_not;
-  uint8_t needs_all; /* INST_COLLECT: of all lanes that are alive, not of a member mask */
   uint32_t
       loose; /* bit k: operand k is a register that may be unwritten somewhere, LOOSE_GUARD: the guard is; looked at while it runs */
-  uint8_t copies; /* 1: the destination is as written as the source; 2: as the source that the predicate r[3] chooses */
-  uint8_t width[INST_OPERANDS]; /* bytes of a lane in each operand's register, 0: a predicate */
-  uint8_t choice[12]; /* which alternative of each part of the pattern, from 1; 0: an optional part is absent */
+  uint32_t target;
+  uint8_t kind;
+  uint8_t plain; /* INST_RUN with no guard and nothing loose: run is all there is to do */
+  uint8_t guard_not;
+  uint8_t needs_all; /* INST_COLLECT: of all lanes that are alive, not of a member mask */
+  uint8_t destinations, operands;
   uint8_t space, bytes, vector, is_signed, is_read_only, strong, fence; /* accesses */
   uint8_t not_operand;                                                  /* bit k: predicate operand k is negated */
   uint32_t unused; /* bit k: byte k of what a lane loads is not looked at (used_bytes_mask) */
+  uint8_t copies; /* 1: the destination is as written as the source; 2: as the source that the predicate r[3] chooses */
+  uint32_t r[INST_OPERANDS];    /* destinations, then sources */
+  uint8_t width[INST_OPERANDS]; /* bytes of a lane in each operand's register, 0: a predicate */
+  uint8_t choice[12]; /* which alternative of each part of the pattern, from 1; 0: an optional part is absent */
+  uint32_t line;      /* of the PTX */
+  uint32_t place;     /* index of the .loc before it, 0 none */
 };
 
 /* One form of an instruction. pattern: parts of the opcode between dots; "a|b": one of them; "?a|b": one of them or none. operands: codes
@@ -90,8 +93,15 @@ typedef struct op_row {
   uint8_t operands[6]; /* 0 ends */
   uint8_t kind, copies;
   taper_status (*decode)(decoder *d, inst *i); /* instead of `operands` */
-  run_fn with_fma;                             /* the same for a CPU with fused multiply-add; NULL: none */
+  run_fn fast;                                 /* the same, compiled for the processors of SIM_FAST; NULL: none */
 } op_row;
+/* Loops over lanes are compiled twice: for every processor, and for those with these; decode_choose takes what this one can
+   execute. */
+#if defined(__x86_64__)
+#define SIM_FAST __attribute__((target("avx2,fma,bmi,bmi2,popcnt")))
+#else
+#define SIM_FAST
+#endif
 typedef struct op_table {
   const op_row *rows;
   size_t count;
@@ -154,6 +164,7 @@ struct sim_module {
   char *name;
   sim_memory *memory;
   uint32_t target, version;
+  bool loose;        /* some instruction's is not 0 */
   uint32_t specials; /* a bit for each special register that an instruction reads */
   inst *code;
   uint32_t count, capacity;

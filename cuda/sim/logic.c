@@ -19,8 +19,8 @@ static inline uint32_t negated(const warp *w, const inst *i, uint32_t operand) {
     bits |= (uint32_t)(expression) << l;                                                                               \
   }                                                                                                                    \
   break
-#define COMPARE_FUNCTION(name, T, K)                                                                                   \
-  static uint32_t name(const warp *w, const inst *i, uint8_t how) {                                                    \
+#define COMPARE_FUNCTION(name, T)                                                                                      \
+  static inline __attribute__((always_inline)) uint32_t name(const warp *w, const inst *i, uint8_t how) {              \
     const T *pa = lanes_of(w, i->r[i->destinations]), *pb = lanes_of(w, i->r[i->destinations + 1]);                    \
     uint32_t bits = 0;                                                                                                 \
     switch ((compare)how) {                                                                                            \
@@ -47,37 +47,37 @@ static inline uint32_t negated(const warp *w, const inst *i, uint32_t operand) {
   }
 #define LOAD(p, l) (p)[l]
 #define KIND int16_t
-COMPARE_FUNCTION(compare_s16, int16_t, )
+COMPARE_FUNCTION(compare_s16, int16_t)
 #undef KIND
 #define KIND uint16_t
-COMPARE_FUNCTION(compare_u16, uint16_t, )
+COMPARE_FUNCTION(compare_u16, uint16_t)
 #undef KIND
 #define KIND int32_t
-COMPARE_FUNCTION(compare_s32, int32_t, )
+COMPARE_FUNCTION(compare_s32, int32_t)
 #undef KIND
 #define KIND uint32_t
-COMPARE_FUNCTION(compare_u32, uint32_t, )
+COMPARE_FUNCTION(compare_u32, uint32_t)
 #undef KIND
 #define KIND int64_t
-COMPARE_FUNCTION(compare_s64, int64_t, )
+COMPARE_FUNCTION(compare_s64, int64_t)
 #undef KIND
 #define KIND uint64_t
-COMPARE_FUNCTION(compare_u64, uint64_t, )
+COMPARE_FUNCTION(compare_u64, uint64_t)
 #undef KIND
 #define KIND double
-COMPARE_FUNCTION(compare_f64, double, )
+COMPARE_FUNCTION(compare_f64, double)
 #undef KIND
 #define KIND float
-COMPARE_FUNCTION(compare_f32, float, )
+COMPARE_FUNCTION(compare_f32, float)
 #undef LOAD
 #define LOAD(p, l) flushed((p)[l])
-COMPARE_FUNCTION(compare_ftz, float, )
+COMPARE_FUNCTION(compare_ftz, float)
 #undef LOAD
 #define LOAD(p, l) float_of_half((p)[l])
-COMPARE_FUNCTION(compare_f16, uint16_t, )
+COMPARE_FUNCTION(compare_f16, uint16_t)
 #undef LOAD
 #define LOAD(p, l) float_of_brain((p)[l])
-COMPARE_FUNCTION(compare_bf16, uint16_t, )
+COMPARE_FUNCTION(compare_bf16, uint16_t)
 
 typedef uint32_t (*compare_fn)(const warp *w, const inst *i, uint8_t how);
 
@@ -125,16 +125,19 @@ static taper_status decode_setp(decoder *d, inst *i, uint32_t width) {
   return operand_predicate(d, i, false);
 }
 
+#define COMPARISON(name, finish, compare)                                                                              \
+  static void name(warp *w, const inst *i) { finish(w, i, compare(w, i, i->choice[0])); }                              \
+  SIM_FAST static void name##_fast(warp *w, const inst *i) { finish(w, i, compare(w, i, i->choice[0])); }
 #define TYPE(type, words, width, any)                                                                                  \
-  static void setp_##type(warp *w, const inst *i) { finish_setp(w, i, compare_##type(w, i, i->choice[0])); }           \
+  COMPARISON(setp_##type, finish_setp, compare_##type)                                                                 \
+  COMPARISON(set_##type, finish_set, compare_##type)                                                                   \
   static taper_status decode_setp_##type(decoder *d, inst *i) {                                                        \
     if (!(any) && i->choice[0] > GE) return parse_fail(d, parse_peek(d), "this comparison of signed integers");        \
     return decode_setp(d, i, width);                                                                                   \
-  }                                                                                                                    \
-  static void set_##type(warp *w, const inst *i) { finish_set(w, i, compare_##type(w, i, i->choice[0])); }
+  }
 TYPES(TYPE)
 #undef TYPE
-static void setp_ftz(warp *w, const inst *i) { finish_setp(w, i, compare_ftz(w, i, i->choice[0])); }
+COMPARISON(setp_ftz, finish_setp, compare_ftz)
 
 /* testp.finite|infinite|number|notanumber|normal|subnormal */
 static void testp_f32(warp *w, const inst *i) {
@@ -150,12 +153,14 @@ static void testp_f32(warp *w, const inst *i) {
 }
 
 #define SELP(name, T)                                                                                                  \
-  static void name(warp *w, const inst *i) {                                                                           \
-    const T *pa = lanes_of(w, i->r[1]), *pb = lanes_of(w, i->r[2]);                                                    \
-    T *pd = lanes_of(w, i->r[0]);                                                                                      \
-    const uint32_t p = negated(w, i, 3);                                                                               \
-    FOR_LANES(w, pd[l] = p >> l & 1u ? pa[l] : pb[l];);                                                                \
+  static void name(warp *w, const inst *i){SELP_BODY(T)} SIM_FAST static void name##_fast(warp *w, const inst *i) {    \
+    SELP_BODY(T)                                                                                                       \
   }
+#define SELP_BODY(T)                                                                                                   \
+  const T *pa = lanes_of(w, i->r[1]), *pb = lanes_of(w, i->r[2]);                                                      \
+  T *pd = lanes_of(w, i->r[0]);                                                                                        \
+  const uint32_t p = negated(w, i, 3);                                                                                 \
+  FOR_LANES(w, pd[l] = p >> l & 1u ? pa[l] : pb[l];);
 SELP(selp_16, uint16_t)
 SELP(selp_32, uint32_t)
 SELP(selp_64, uint64_t)
@@ -171,19 +176,44 @@ static void not_predicate(warp *w, const inst *i) { set_predicate(w, i->r[0], ~n
 #define P OPERAND_PREDICATE
 static const op_row rows[] = {
 #define TYPE(type, words, width, any)                                                                                  \
-  {.pattern = "setp." COMPARES ".?and|or|xor." words, .run = setp_##type, .decode = decode_setp_##type},               \
+  {.pattern = "setp." COMPARES ".?and|or|xor." words,                                                                  \
+   .run = setp_##type,                                                                                                 \
+   .fast = setp_##type##_fast,                                                                                         \
+   .decode = decode_setp_##type},                                                                                      \
       {.pattern = "set." COMPARES ".u32|s32|f32." words,                                                               \
        .run = set_##type,                                                                                              \
+       .fast = set_##type##_fast,                                                                                      \
        .operands = {OPERAND_DEST | 4, width, width}},
     TYPES(TYPE)
 #undef TYPE
-        {.pattern = "setp." COMPARES ".?and|or|xor.ftz.f32", .run = setp_ftz, .decode = decode_setp_f32},
+        {.pattern = "setp." COMPARES ".?and|or|xor.ftz.f32",
+         .run = setp_ftz,
+         .fast = setp_ftz_fast,
+         .decode = decode_setp_f32},
     {.pattern = "testp.finite|infinite|number|notanumber|normal|subnormal.f32", .run = testp_f32, .operands = {PD, 4}},
-    {.pattern = "selp.b16|u16|s16|f16|bf16", .run = selp_16, .operands = {OPERAND_DEST | 2, 2, 2, P}, .copies = 2},
-    {.pattern = "selp.b32|u32|s32|f32", .run = selp_32, .operands = {OPERAND_DEST | 4, 4, 4, P}, .copies = 2},
-    {.pattern = "selp.b64|u64|s64|f64", .run = selp_64, .operands = {OPERAND_DEST | 8, 8, 8, P}, .copies = 2},
-    {.pattern = "slct.b32|u32|s32|f32.s32", .run = slct_s32, .operands = {OPERAND_DEST | 4, 4, 4, 4}},
-    {.pattern = "slct.b32|u32|s32|f32.f32", .run = slct_f32, .operands = {OPERAND_DEST | 4, 4, 4, 4}},
+    {.pattern = "selp.b16|u16|s16|f16|bf16",
+     .run = selp_16,
+     .fast = selp_16_fast,
+     .operands = {OPERAND_DEST | 2, 2, 2, P},
+     .copies = 2},
+    {.pattern = "selp.b32|u32|s32|f32",
+     .run = selp_32,
+     .fast = selp_32_fast,
+     .operands = {OPERAND_DEST | 4, 4, 4, P},
+     .copies = 2},
+    {.pattern = "selp.b64|u64|s64|f64",
+     .run = selp_64,
+     .fast = selp_64_fast,
+     .operands = {OPERAND_DEST | 8, 8, 8, P},
+     .copies = 2},
+    {.pattern = "slct.b32|u32|s32|f32.s32",
+     .run = slct_s32,
+     .fast = slct_s32_fast,
+     .operands = {OPERAND_DEST | 4, 4, 4, 4}},
+    {.pattern = "slct.b32|u32|s32|f32.f32",
+     .run = slct_f32,
+     .fast = slct_f32_fast,
+     .operands = {OPERAND_DEST | 4, 4, 4, 4}},
     {.pattern = "and.pred", .run = and_predicates, .operands = {PD, P, P}},
     {.pattern = "or.pred", .run = or_predicates, .operands = {PD, P, P}},
     {.pattern = "xor.pred", .run = xor_predicates, .operands = {PD, P, P}},

@@ -8,15 +8,17 @@ LANE_FUNCTION1(mov_64, , uint64_t, uint64_t, a)
 static void mov_predicate(warp *w, const inst *i) { set_predicate(w, i->r[0], predicate_of(w, i->r[1])); }
 
 /* The address of a variable of a frame: base and offset. */
-static void mov_address_32(warp *w, const inst *i) {
-  const uint32_t *pa = lanes_of(w, i->r[1]);
-  uint32_t *pd = lanes_of(w, i->r[0]);
-  FOR_LANES(w, pd[l] = pa[l] + (uint32_t)i->imm;);
+LANE_FUNCTION1(mov_address_32, , uint32_t, uint32_t, a + (uint32_t)i->imm)
+LANE_FUNCTION1(mov_address_64, , uint64_t, uint64_t, a + (uint64_t)i->imm)
+
+static run_fn mov_of(uint32_t width) {
+  return width == 2   ? decode_choose(mov_16, mov_16_fast)
+         : width == 4 ? decode_choose(mov_32, mov_32_fast)
+                      : decode_choose(mov_64, mov_64_fast);
 }
-static void mov_address_64(warp *w, const inst *i) {
-  const uint64_t *pa = lanes_of(w, i->r[1]);
-  uint64_t *pd = lanes_of(w, i->r[0]);
-  FOR_LANES(w, pd[l] = pa[l] + (uint64_t)i->imm;);
+static run_fn mov_address_of(uint32_t width) {
+  return width == 4 ? decode_choose(mov_address_32, mov_address_32_fast)
+                    : decode_choose(mov_address_64, mov_address_64_fast);
 }
 
 /* {a, b, ...} = c, and the reverse; the first element is the lowest. */
@@ -93,9 +95,8 @@ static taper_status decode_mov(decoder *d, inst *i) {
   TAPER_TRY(operand_value(d, i, width, false));
   if (i->width[1] != width)
     return parse_fail(d, parse_peek(d) - 1, "a mov between %u and %u bits", 8u * i->width[1], 8 * width);
-  i->run = width == 2 ? mov_16 : width == 4 ? mov_32 : mov_64;
+  i->run = i->imm && width >= 4 ? mov_address_of(width) : mov_of(width);
   i->copies = 1;
-  if (i->imm && width >= 4) i->run = width == 4 ? mov_address_32 : mov_address_64;
   return TAPER_OK;
 }
 
@@ -112,7 +113,7 @@ static taper_status decode_cvta(decoder *d, inst *i) {
   TAPER_TRY(operand_value(d, i, width, false));
   if (i->width[1] != width) return parse_fail(d, parse_peek(d) - 1, "an address of %u bits", 8u * i->width[1]);
   i->imm += i->choice[0] ? (int64_t)(0 - window) : (int64_t)window;
-  i->run = width == 4 ? mov_address_32 : mov_address_64;
+  i->run = mov_address_of(width);
   i->copies = 1;
   return TAPER_OK;
 }

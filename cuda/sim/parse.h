@@ -105,6 +105,8 @@ taper_status parse_variable(decoder *d, space where, bool is_extern);
 taper_status parse_body(decoder *d);
 /* decode.c: one instruction up to its `;` */
 taper_status parse_instruction(decoder *d);
+/* What this processor executes: `fast` where it can. */
+run_fn decode_choose(run_fn run, run_fn fast);
 /* operands.c: for the decoders of single instructions */
 taper_status operand_register(decoder *d, inst *i, uint32_t width, bool exact); /* a destination */
 taper_status operand_value(decoder *d, inst *i, uint32_t width,

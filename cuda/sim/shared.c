@@ -1,10 +1,12 @@
 /* shared.c - which thread of a block last wrote and read each granule of shared memory, and whether a barrier orders that before an access. */
 #include "cuda/sim/exec.h"
+#include <stdlib.h>
 
 static inline bool ordered_before(const warp *w, uint32_t lane, uint32_t other_thread, uint32_t time) {
   const uint32_t other = other_thread / SIM_LANES;
   if (other != w->index) return time < w->seen[other];
-  return other_thread % SIM_LANES == lane || time < w->synced || time < w->lane_seen[lane][other_thread % SIM_LANES];
+  return other_thread % SIM_LANES == lane || time < w->synced ||
+         (w->lane_seen && time < w->lane_seen[lane][other_thread % SIM_LANES]);
 }
 
 static bool readers_before(const warp *w, uint32_t lane, const shared_cell *c) {
@@ -124,6 +126,93 @@ bool sim_shared_write(warp *w, const inst *i, uint32_t lane, uint32_t address, u
   return c != NULL;
 }
 
+/* ---- a warp at once: what needs no more than a few comparisons is decided here, all else lane by lane above ---- */
+
+/* Is the cell's last write before what any lane of the warp does now? By a barrier of the block, or it is the warp's own and one of the warp lies
+   between. */
+static inline bool write_before(const warp *w, const shared_cell *c) {
+  return c->write_time < w->all_seen || (c->write_time < w->synced && (c->writer - 1u) / SIM_LANES == w->index);
+}
+static inline bool reads_before(const warp *w, const shared_cell *c) {
+  return c->reader == 0 || c->read_time < w->all_seen ||
+         (c->read_time < w->synced && c->reader_warps == 1u << w->index);
+}
+
+/* False: not decided, and nothing done. A read at this very time by others is not ordered before this one: then there are several. */
+static inline bool quick_read(const warp *w, shared_cell *c, uint16_t me, uint32_t now) {
+  const uint32_t own = 1u << w->index;
+  if (c->flags != SHARED_WRITTEN || !write_before(w, c)) return false;
+  if (c->read_time == now) {
+    c->reader = c->reader == me ? me : SHARED_MANY;
+    c->reader_warps |= own;
+    return true;
+  }
+  if (!reads_before(w, c)) return false;
+  c->reader = me;
+  c->reader_warps = own;
+  c->read_time = now;
+  return true;
+}
+
+/* The cells of an access that is in bounds and aligned; NULL: it is not. */
+static inline shared_cell *quick_cells(const block *b, uint64_t address, uint32_t bytes) {
+  const uint64_t offset = address - SIM_SHARED_BASE;
+  if (offset >= b->shared_bytes || bytes > b->shared_bytes - offset || address & (bytes - 1)) return NULL;
+  return &b->cells[offset >> b->run->kernel->shared_granule];
+}
+
+bool sim_shared_load(warp *w, const inst *i, const uint64_t *address, uint32_t bytes, uint8_t *at[SIM_LANES]) {
+  const block *b = w->block;
+  const uint32_t granule = b->run->kernel->shared_granule, count = bytes >> granule ? bytes >> granule : 1;
+  const uint32_t now = b->time, first = w->index * SIM_LANES + 1;
+  uint64_t last = 0;
+  shared_cell *c = NULL; /* cells of the address `last`, where that was decided here */
+  for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
+    const uint32_t l = (uint32_t)__builtin_ctz(todo);
+    const uint64_t v = address[l];
+    if (c && v == last) { /* a second reader */
+      for (uint32_t k = 0; k < count; k++) c[k].reader = SHARED_MANY;
+    } else {
+      uint32_t k = 0;
+      c = i->strong ? NULL : quick_cells(b, v, bytes);
+      while (c && k < count && quick_read(w, &c[k], (uint16_t)(first + l), now)) k++;
+      last = v;
+      if (k != count) {
+        if (!sim_shared_read(w, i, l, v > UINT32_MAX ? 0 : (uint32_t)v, bytes)) return false;
+        c = NULL;
+      }
+    }
+    at[l] = b->shared + (v - SIM_SHARED_BASE);
+  }
+  return true;
+}
+
+static inline bool quick_write(const warp *w, shared_cell *c, uint16_t me, uint32_t now) {
+  if (c->flags & SHARED_PENDING || (c->writer && !write_before(w, c)) || !reads_before(w, c)) return false;
+  c->writer = me;
+  c->write_time = now;
+  c->reader = 0;
+  c->reader_warps = 0;
+  c->flags = SHARED_WRITTEN;
+  return true;
+}
+
+bool sim_shared_store(warp *w, const inst *i, const uint64_t *address, uint32_t bytes, const uint8_t (*values)[32]) {
+  const block *b = w->block;
+  const uint32_t granule = b->run->kernel->shared_granule, count = bytes >> granule ? bytes >> granule : 1;
+  const uint32_t now = b->time, first = w->index * SIM_LANES + 1;
+  for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
+    const uint32_t l = (uint32_t)__builtin_ctz(todo);
+    const uint64_t v = address[l];
+    shared_cell *c = i->strong ? NULL : quick_cells(b, v, bytes);
+    uint32_t k = 0;
+    while (c && k < count && quick_write(w, &c[k], (uint16_t)(first + l), now)) k++;
+    if (k != count && !sim_shared_write(w, i, l, v > UINT32_MAX ? 0 : (uint32_t)v, bytes, values[l])) return false;
+    memcpy(b->shared + (v - SIM_SHARED_BASE), values[l], bytes);
+  }
+  return true;
+}
+
 bool sim_shared_pending(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes) {
   uint32_t count;
   shared_cell *c = cells_of(w, i, lane, address, bytes, &count);
@@ -155,6 +244,11 @@ void sim_warp_synced(warp *w, uint32_t lanes) {
   const uint32_t now = ++w->block->time;
   if (lanes == w->alive) {
     w->synced = now;
+    return;
+  }
+  if (!w->lane_seen) w->lane_seen = calloc(SIM_LANES, sizeof(*w->lane_seen));
+  if (!w->lane_seen) {
+    sim_stop(w, NULL, SIM_LANES, SIM_NO_MEMORY, 0, "for the order of lanes");
     return;
   }
   for (uint32_t a = lanes; a; a &= a - 1)

@@ -206,6 +206,16 @@ static uint32_t guarded(const warp *w, const inst *i, uint32_t lanes) {
   return lanes & (i->guard_not ? ~p : p);
 }
 
+/* All lanes of the warp come to an instruction of all of them together: nobody waits. */
+static bool together(const warp *w, const inst *i, uint32_t lanes) {
+  if (i->kind != INST_COLLECT || w->group_count != 1 || i->guard != INST_NONE || i->loose) return false;
+  if (i->needs_all) return lanes == SIM_ALL_LANES;
+  const uint32_t *masks = lanes_of(w, i->r[i->operands - 1u]);
+  uint32_t differ = 0;
+  for (uint32_t l = 0; l < SIM_LANES; l++) differ |= masks[l] ^ SIM_ALL_LANES;
+  return lanes == SIM_ALL_LANES && !differ;
+}
+
 /* Straight on until control changes, another group's instruction is reached, or `most` are done. */
 static uint32_t straight(warp *w, group *g, uint32_t most) {
   const inst *code = w->block->run->kernel->module->code;
@@ -215,7 +225,15 @@ static uint32_t straight(warp *w, group *g, uint32_t most) {
   uint32_t pc = g->pc, count = 0;
   do {
     const inst *i = &code[pc];
-    if (i->kind != INST_RUN) {
+    if (i->plain) {
+      w->mask = lanes;
+      i->run(w, i);
+      pc++;
+    } else if (together(w, i, lanes)) {
+      w->mask = lanes;
+      i->run(w, i);
+      pc++;
+    } else if (i->kind != INST_RUN) {
       const bool whole = i->kind == INST_BRANCH && !i->loose;
       const uint32_t taken = whole ? guarded(w, i, lanes) : 0;
       if (!whole || (taken && taken != lanes)) break;
@@ -240,7 +258,7 @@ uint32_t sim_warp_run(warp *w, uint32_t most) {
   while (count < most && w->group_count > 0 && w->groups[0].state == GROUP_RUNS && !w->block->stop) {
     group *first = &w->groups[0];
     const inst *i = &code[first->pc];
-    if (i->kind == INST_RUN || i->kind == INST_BRANCH) {
+    if (i->kind == INST_RUN || i->kind == INST_BRANCH || i->kind == INST_COLLECT) {
       const uint32_t n = straight(w, first, most - count);
       count += n;
       if (n) {
