@@ -38,13 +38,6 @@ static bool own_memory(warp *w, const inst *i, space where, const uint64_t *addr
   const uint32_t size = where == SPACE_LOCAL  ? k->local_bytes
                         : where == SPACE_CALL ? k->call_bytes
                                               : k->facts.parameter_bytes;
-  if (where == SPACE_PARAMETER && i->r[i->destinations] & INST_CONSTANT) { /* one address for all lanes */
-    const uint64_t v = address[__builtin_ctz(w->mask)];
-    if (!write && v < size && bytes <= size - v && !(v & (bytes - 1))) {
-      FOR_LANES(w, at[l] = w->block->run->parameters + v;);
-      return true;
-    }
-  }
   for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
     const uint32_t l = (uint32_t)__builtin_ctz(todo);
     const uint64_t v = address[l];
@@ -159,11 +152,32 @@ static void row_of_words(warp *w, const inst *i, const uint8_t *row) {
   }
 }
 
-/* The same from bytes that lie one lane's behind the other's (step: those of a lane) or are the same for all (0). */
+/* One lane's bytes for all. */
+static void same_to_registers(warp *w, const inst *i, const uint8_t *from) {
+  const uint32_t bytes = i->bytes;
+  for (uint32_t v = 0; v < i->vector; v++) {
+    void *d = lanes_of(w, i->r[v]);
+    uint64_t value = 0;
+    memcpy(&value, from + bytes * v, bytes);
+    if (bytes == 4 && i->width[v] == 4) {
+      FOR_LANES(w, ((uint32_t *)d)[l] = (uint32_t)value;);
+    } else if (bytes == 8) {
+      FOR_LANES(w, ((uint64_t *)d)[l] = value;);
+    } else {
+      const uint32_t up = 64 - 8 * bytes;
+      if (i->is_signed) value = (uint64_t)((int64_t)(value << up) >> up);
+      FOR_LANES(w, set_lane(w, i, v, l, value););
+    }
+  }
+}
+
+/* From bytes that lie one lane's behind the other's (step: those of a lane), or the same for all (0). */
 static void row_to_registers(warp *w, const inst *i, const uint8_t *row, uint32_t step) {
   uint8_t *at[SIM_LANES];
   if (i->bytes == 4 && i->width[0] == 4 && step == 4 * i->vector && i->vector <= 4) {
     row_of_words(w, i, row);
+  } else if (step == 0) {
+    same_to_registers(w, i, row);
   } else {
     for (uint32_t l = 0; l < SIM_LANES; l++) at[l] = (uint8_t *)(uintptr_t)row + (size_t)step * l;
     to_registers(w, i, at);
@@ -199,8 +213,20 @@ static void load_part(warp *w, const inst *i, const uint64_t *address, space whe
   if (ok) to_registers(w, i, at);
 }
 
+/* A parameter at an address in the instruction, as nearly all are. */
+static bool load_parameter(warp *w, const inst *i) {
+  const uint32_t r = i->r[i->vector], bytes = (uint32_t)i->bytes * i->vector;
+  const uint32_t size = w->block->run->kernel->facts.parameter_bytes;
+  if (i->space != SPACE_PARAMETER || !(r & INST_CONSTANT) || i->width[i->vector] != 8) return false;
+  const uint64_t v = *(const uint64_t *)lanes_of(w, r) + (uint64_t)i->imm;
+  if (v >= size || bytes > size - v || v & (bytes - 1)) return false;
+  same_to_registers(w, i, w->block->run->parameters + v);
+  return true;
+}
+
 static void load(warp *w, const inst *i) {
   uint64_t address[SIM_LANES];
+  if (load_parameter(w, i)) return;
   addresses(w, i, i->vector, address);
   by_space(w, i, address, load_part);
 }

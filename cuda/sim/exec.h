@@ -63,16 +63,17 @@ struct warp {
 
 /* What happened to a granule of shared memory. */
 typedef struct shared_cell {
-  uint32_t write_time, read_time; /* of block.time */
+  uint32_t read_time, flags; /* times are of block.time */
   uint32_t reader_warps;
   uint16_t writer, reader; /* thread + 1; SHARED_MANY */
-  uint32_t flags;
+  uint32_t write_time;
 } shared_cell;
 #define SHARED_MANY 0xffffu
 #define SHARED_WRITTEN 1u      /* it has a value */
 #define SHARED_PENDING 2u      /* an asynchronous copy will write it */
 #define SHARED_STRONG_WRITE 4u /* the last write was atomic or volatile */
 #define SHARED_STRONG_READ 8u
+#define SHARED_SETTLED 16u /* the last write is ordered before all that any thread does from now on */
 
 typedef struct barrier {
   uint32_t threads;  /* that arrived */
@@ -133,6 +134,9 @@ struct sim_run {
 };
 
 static inline void *lanes_of(const warp *w, uint32_t r) { return w->base[r >> 31] + (r & ~INST_CONSTANT); }
+static inline uint32_t lane_count(uint32_t lanes) {
+  return lanes == SIM_ALL_LANES ? SIM_LANES : (uint32_t)__builtin_popcount(lanes);
+}
 static inline uint32_t predicate_of(const warp *w, uint32_t r) {
   uint32_t v;
   memcpy(&v, lanes_of(w, r), 4);

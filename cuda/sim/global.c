@@ -77,16 +77,59 @@ static bool touch_cell(warp *w, const inst *i, const sector *s, uint32_t byte, u
   return true;
 }
 
-static bool touch_cells_of(warp *w, const inst *i, const sector *s, page_touch *p, access_mode mode) {
-  touch_map *t = &w->block->worker->touched;
+/* A plain access to a cell that nobody else has written, nor read before a write; false: not that, and nothing done. */
+static inline bool quick_cell(uint32_t *cell, uint32_t me, uint32_t tick, access_mode mode, bool ordered) {
+  const uint32_t writer = cell[CELL_WRITER] & CELL_BLOCK, reader = cell[CELL_READER] & CELL_BLOCK;
+  const bool mine = !reader || reader == me;
+  if ((writer && writer != me) || (!mine && (ordered || mode != ACCESS_READ))) return false;
+  if (mode == ACCESS_READ) {
+    cell[CELL_READER] = mine ? me : CELL_MANY;
+    cell[CELL_READ_TICK] = tick;
+  } else {
+    cell[CELL_WRITER] = me;
+    cell[CELL_WRITE_TICK] = tick;
+    cell[CELL_READER] = 0;
+  }
+  return true;
+}
+
+/* From now on cells say who touched which bytes of the sector: also what was known of it. */
+static bool make_cells(warp *w, const inst *i, const sector *s, page_touch *p, uint32_t at) {
+  const touch_map *t = &w->block->worker->touched;
+  if (p->celled[at]) return true;
   if (!touch_cells(t, p)) {
     sim_stop(w, i, s->lane, SIM_NO_MEMORY, 0, "for who touched what");
     return false;
   }
-  const uint32_t step = 1u << t->granule, bits = (1u << step) - 1;
+  uint32_t *cell = p->cells + ((size_t)at * MEMORY_SECTOR >> t->granule) * CELL_WORDS;
+  for (uint32_t byte = 0; byte < MEMORY_SECTOR; byte += 1u << t->granule, cell += CELL_WORDS)
+    if (p->known[at] >> byte & 1u) cell[CELL_READER] = p->known_reader[at];
+  p->celled[at] = true;
+  p->known[at] = 0;
+  return true;
+}
+
+/* A plain load of a sector that saw nothing else. False: cells must tell who read what. */
+static bool plain_read(page_touch *p, uint32_t at, uint32_t mask, uint32_t me) {
+  uint32_t *reader = &p->known_reader[at], *known = &p->known[at];
+  if (!*known) *reader = me;
+  if (*reader == me) {
+    *known |= mask;
+    return true;
+  }
+  if (*known == mask) *reader = CELL_MANY;
+  return *reader == CELL_MANY && !(mask & ~*known);
+}
+
+static bool touch_cells_of(warp *w, const inst *i, const sector *s, page_touch *p, access_mode mode) {
+  const touch_map *t = &w->block->worker->touched;
+  const block *b = w->block;
+  const uint32_t step = 1u << t->granule, bits = (1u << step) - 1, tick = b->order ? order_tick(b->run->ordered) : 0;
   uint32_t *cell = p->cells + (size_t)((s->address % MEMORY_PAGE) >> t->granule) * CELL_WORDS;
   for (uint32_t byte = 0; byte < MEMORY_SECTOR; byte += step, cell += CELL_WORDS)
-    if (s->mask >> byte & bits && !touch_cell(w, i, s, byte, cell, mode)) return false;
+    if (s->mask >> byte & bits && (i->strong || !quick_cell(cell, b->number + 1, tick, mode, b->order != NULL)) &&
+        !touch_cell(w, i, s, byte, cell, mode))
+      return false;
   return true;
 }
 
@@ -130,7 +173,10 @@ static bool touch_sector(warp *w, const inst *i, const sector *s, uint32_t bytes
   }
   if (mode != ACCESS_WRITE) p->read[at] |= s->mask;
   const uint32_t me = w->block->number + 1;
-  const bool plain = mode == ACCESS_READ && !w->block->order && !i->strong, same = p->known_reader[at] == me;
+  const bool plain = mode == ACCESS_READ && !w->block->order && !i->strong;
+  if (plain && !p->celled[at] && plain_read(p, at, s->mask, me)) return true;
+  if (!make_cells(w, i, s, p, at)) return false;
+  const bool same = p->known_reader[at] == me;
   if (plain && same && (s->mask & ~p->known[at]) == 0) return true;
   p->known[at] = plain ? s->mask | (same ? p->known[at] : 0) : 0;
   p->known_reader[at] = plain ? me : 0;
@@ -195,16 +241,18 @@ static uint32_t masks_of(uint64_t address, uint32_t size, uint32_t *masks) {
   return count;
 }
 
-/* Nothing but to note the bytes: each was written, by no block in this launch where they are read as read-only; and where not, this block
-   is the one that read them last. */
+/* Nothing but to note the bytes: each was written, by no block in this launch where they are read as read-only; and where not, it is known
+   that this block or several read them. */
 static bool known_row(const page_touch *p, const uint32_t *written, uint32_t at, const uint32_t *masks, uint32_t count,
                       bool read_only, uint32_t me) {
   uint32_t bad = 0;
   if (read_only)
     for (uint32_t k = 0; k < count; k++) bad |= masks[k] & (~written[k] | p->written[at + k]);
   else
-    for (uint32_t k = 0; k < count; k++)
-      bad |= (masks[k] & ~(written[k] & p->known[at + k])) | (p->known_reader[at + k] ^ me);
+    for (uint32_t k = 0; k < count; k++) {
+      const uint32_t reader = p->known_reader[at + k];
+      bad |= (masks[k] & ~(written[k] & p->known[at + k])) | ((reader != me) & (reader != CELL_MANY));
+    }
   return !bad;
 }
 

@@ -39,9 +39,11 @@ static inline uint32_t sector_mask(uint64_t address, uint32_t bytes) {
 typedef struct page_touch {
   uint32_t read[MEMORY_PAGE_SECTORS], only[MEMORY_PAGE_SECTORS],
       written[MEMORY_PAGE_SECTORS]; /* a bit a byte; only: .nc */
-  uint32_t known_reader[MEMORY_PAGE_SECTORS],
-      known[MEMORY_PAGE_SECTORS]; /* a block + 1 whose plain reads of these bytes the cells know */
-  uint32_t *cells; /* [page >> granule][4]: writer, its tick, reader, its tick; NULL: not touched but by .nc */
+  /* Plain loads, of which most sectors see nothing else: who read the bytes `known` (block + 1; CELL_MANY: several). Not in `celled` sectors: the
+     cells do not know of them. In celled ones: the cells know. */
+  uint32_t known_reader[MEMORY_PAGE_SECTORS], known[MEMORY_PAGE_SECTORS];
+  bool celled[MEMORY_PAGE_SECTORS];
+  uint32_t *cells; /* [page >> granule][4]: writer, its tick, reader, its tick; NULL: no sector is celled */
   uint64_t load_bytes, load_sectors, store_bytes, store_sectors;
 } page_touch;
 enum { CELL_WRITER, CELL_WRITE_TICK, CELL_READER, CELL_READ_TICK, CELL_WORDS };
@@ -62,7 +64,7 @@ static inline page_touch *touch_page(touch_map *t, uint64_t address) {
   const uint64_t page = (address - MEMORY_BASE) / MEMORY_PAGE;
   return page < t->page_capacity && t->pages[page] ? t->pages[page] : touch_new_page(t, page);
 }
-bool touch_cells(touch_map *t, page_touch *p);
+bool touch_cells(const touch_map *t, page_touch *p);
 void touch_clear(touch_map *t);
 void touch_free(touch_map *t);
 void touch_add_usage(sim_usage *to, const sim_usage *from);

@@ -78,7 +78,7 @@ bool sim_shared_read(warp *w, const inst *i, uint32_t lane, uint32_t address, ui
   for (uint32_t k = 0; k < count; k++, c++) {
     if (i->unused && (i->unused >> (k << granule) & all) == all) continue;
     /* it looked already, and nobody has written since; or others of the warp read it too, and the write is before a barrier of all */
-    if (c->read_time == now && c->flags == SHARED_WRITTEN) {
+    if (c->read_time == now && (c->flags & ~SHARED_SETTLED) == SHARED_WRITTEN) {
       if (c->reader == me) continue;
       if (c->reader == SHARED_MANY && c->reader_warps >> w->index & 1u && c->write_time < w->all_seen) continue;
     }
@@ -131,7 +131,8 @@ bool sim_shared_write(warp *w, const inst *i, uint32_t lane, uint32_t address, u
 /* Is the cell's last write before what any lane of the warp does now? By a barrier of the block, or it is the warp's own and one of the warp lies
    between. */
 static inline bool write_before(const warp *w, const shared_cell *c) {
-  return c->write_time < w->all_seen || (c->write_time < w->synced && (c->writer - 1u) / SIM_LANES == w->index);
+  return c->flags & SHARED_SETTLED || c->write_time < w->all_seen ||
+         (c->write_time < w->synced && (c->writer - 1u) / SIM_LANES == w->index);
 }
 static inline bool reads_before(const warp *w, const shared_cell *c) {
   return c->reader == 0 || c->read_time < w->all_seen ||
@@ -139,50 +140,75 @@ static inline bool reads_before(const warp *w, const shared_cell *c) {
 }
 
 /* False: not decided, and nothing done. A read at this very time by others is not ordered before this one: then there are several. */
-static inline bool quick_read(const warp *w, shared_cell *c, uint16_t me, uint32_t now) {
-  const uint32_t own = 1u << w->index;
-  if (c->flags != SHARED_WRITTEN || !write_before(w, c)) return false;
-  if (c->read_time == now) {
+static inline bool quick_read(const warp *w, shared_cell *c, uint16_t me, uint32_t now, uint32_t own) {
+  if (c->read_time == now && c->flags == (SHARED_WRITTEN | SHARED_SETTLED)) {
     c->reader = c->reader == me ? me : SHARED_MANY;
     c->reader_warps |= own;
     return true;
   }
-  if (!reads_before(w, c)) return false;
-  c->reader = me;
-  c->reader_warps = own;
+  if ((c->flags & ~SHARED_SETTLED) != SHARED_WRITTEN || !write_before(w, c)) return false;
+  const bool same = c->read_time == now;
+  if (!same && !reads_before(w, c)) return false;
+  c->reader = !same || c->reader == me ? me : SHARED_MANY;
+  c->reader_warps = (same ? c->reader_warps : 0) | own;
   c->read_time = now;
+  if (c->write_time < w->all_seen) c->flags |= SHARED_SETTLED;
   return true;
 }
 
-/* The cells of an access that is in bounds and aligned; NULL: it is not. */
-static inline shared_cell *quick_cells(const block *b, uint64_t address, uint32_t bytes) {
-  const uint64_t offset = address - SIM_SHARED_BASE;
-  if (offset >= b->shared_bytes || bytes > b->shared_bytes - offset || address & (bytes - 1)) return NULL;
-  return &b->cells[offset >> b->run->kernel->shared_granule];
+/* The cells that the lanes' accesses begin with; false: not all lanes' are in bounds, aligned and plain. */
+static bool plain_cells(const warp *w, const inst *i, const uint64_t *address, uint32_t bytes,
+                        uint32_t cells[SIM_LANES]) {
+  const block *b = w->block;
+  const uint32_t most = b->shared_bytes - bytes, granule = b->run->kernel->shared_granule;
+  uint32_t offset[SIM_LANES], negative = most, any = 0;
+  uint64_t high = 0;
+  if (i->strong || w->mask != SIM_ALL_LANES) return false;
+  for (uint32_t l = 0; l < SIM_LANES; l++) {
+    offset[l] = (uint32_t)address[l] - SIM_SHARED_BASE;
+    high |= address[l];
+  }
+  for (uint32_t l = 0; l < SIM_LANES; l++) {
+    negative |= offset[l] | (most - offset[l]);
+    any |= offset[l];
+  }
+  for (uint32_t l = 0; l < SIM_LANES; l++) cells[l] = offset[l] >> granule;
+  return !(high >> 32) && !(negative >> 31) && !(any & (bytes - 1));
+}
+
+/* The lanes one after the other, `count` cells each; those of which nothing is decided here go the long way. */
+static inline __attribute__((always_inline)) bool load_lanes(warp *w, const inst *i, const uint64_t *address,
+                                                             const uint32_t cells[SIM_LANES], uint32_t bytes,
+                                                             uint32_t count) {
+  const block *b = w->block;
+  const uint32_t now = b->time, first = w->index * SIM_LANES + 1, own = 1u << w->index;
+  shared_cell *last = NULL; /* cells that were decided here for the lane before */
+  for (uint32_t l = 0; l < SIM_LANES; l++) {
+    shared_cell *c = &b->cells[cells[l]];
+    uint32_t k = 0;
+    if (c == last) { /* a second reader */
+      for (; k < count; k++) c[k].reader = SHARED_MANY;
+      continue;
+    }
+    while (k < count && quick_read(w, &c[k], (uint16_t)(first + l), now, own)) k++;
+    last = c;
+    if (k == count) continue;
+    last = NULL;
+    if (!sim_shared_read(w, i, l, (uint32_t)address[l], bytes)) return false;
+  }
+  return true;
 }
 
 bool sim_shared_load(warp *w, const inst *i, const uint64_t *address, uint32_t bytes, uint8_t *at[SIM_LANES]) {
   const block *b = w->block;
   const uint32_t granule = b->run->kernel->shared_granule, count = bytes >> granule ? bytes >> granule : 1;
-  const uint32_t now = b->time, first = w->index * SIM_LANES + 1;
-  uint64_t last = 0;
-  shared_cell *c = NULL; /* cells of the address `last`, where that was decided here */
+  uint32_t cells[SIM_LANES];
+  for (uint32_t l = 0; l < SIM_LANES; l++) at[l] = b->shared + (address[l] - SIM_SHARED_BASE);
+  if (plain_cells(w, i, address, bytes, cells))
+    return count == 1 ? load_lanes(w, i, address, cells, bytes, 1) : load_lanes(w, i, address, cells, bytes, count);
   for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
     const uint32_t l = (uint32_t)__builtin_ctz(todo);
-    const uint64_t v = address[l];
-    if (c && v == last) { /* a second reader */
-      for (uint32_t k = 0; k < count; k++) c[k].reader = SHARED_MANY;
-    } else {
-      uint32_t k = 0;
-      c = i->strong ? NULL : quick_cells(b, v, bytes);
-      while (c && k < count && quick_read(w, &c[k], (uint16_t)(first + l), now)) k++;
-      last = v;
-      if (k != count) {
-        if (!sim_shared_read(w, i, l, v > UINT32_MAX ? 0 : (uint32_t)v, bytes)) return false;
-        c = NULL;
-      }
-    }
-    at[l] = b->shared + (v - SIM_SHARED_BASE);
+    if (!sim_shared_read(w, i, l, address[l] > UINT32_MAX ? 0 : (uint32_t)address[l], bytes)) return false;
   }
   return true;
 }
@@ -201,13 +227,14 @@ bool sim_shared_store(warp *w, const inst *i, const uint64_t *address, uint32_t 
   const block *b = w->block;
   const uint32_t granule = b->run->kernel->shared_granule, count = bytes >> granule ? bytes >> granule : 1;
   const uint32_t now = b->time, first = w->index * SIM_LANES + 1;
+  uint32_t cells[SIM_LANES];
+  const bool plain = plain_cells(w, i, address, bytes, cells);
   for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
-    const uint32_t l = (uint32_t)__builtin_ctz(todo);
-    const uint64_t v = address[l];
-    shared_cell *c = i->strong ? NULL : quick_cells(b, v, bytes);
+    const uint32_t l = (uint32_t)__builtin_ctz(todo), v = address[l] > UINT32_MAX ? 0 : (uint32_t)address[l];
+    shared_cell *c = plain ? &b->cells[cells[l]] : NULL;
     uint32_t k = 0;
     while (c && k < count && quick_write(w, &c[k], (uint16_t)(first + l), now)) k++;
-    if (k != count && !sim_shared_write(w, i, l, v > UINT32_MAX ? 0 : (uint32_t)v, bytes, values[l])) return false;
+    if (k != count && !sim_shared_write(w, i, l, v, bytes, values[l])) return false;
     memcpy(b->shared + (v - SIM_SHARED_BASE), values[l], bytes);
   }
   return true;

@@ -26,7 +26,7 @@ page_touch *touch_new_page(touch_map *t, uint64_t page) {
   return p;
 }
 
-bool touch_cells(touch_map *t, page_touch *p) {
+bool touch_cells(const touch_map *t, page_touch *p) {
   if (!p->cells) p->cells = calloc((MEMORY_PAGE >> t->granule) * CELL_WORDS, sizeof(*p->cells));
   return p->cells != NULL;
 }
@@ -63,6 +63,8 @@ void touch_add_usage(sim_usage *to, const sim_usage *u) {
   to->written_bytes += u->written_bytes;
 }
 
+static uint32_t bytes_in(uint32_t mask) { return !~mask ? MEMORY_SECTOR : (uint32_t)__builtin_popcount(mask); }
+
 static void count_page(sim_usage *u, page_touch *const *pages, size_t count) {
   for (size_t k = 0; k < count; k++) {
     u->load_bytes += pages[k]->load_bytes;
@@ -77,9 +79,9 @@ static void count_page(sim_usage *u, page_touch *const *pages, size_t count) {
       written |= pages[k]->written[s];
     }
     u->read_sectors += read != 0;
-    u->read_bytes += (uint64_t)__builtin_popcount(read);
+    u->read_bytes += bytes_in(read);
     u->written_sectors += written != 0;
-    u->written_bytes += (uint64_t)__builtin_popcount(written);
+    u->written_bytes += bytes_in(written);
   }
 }
 
@@ -106,7 +108,8 @@ void touch_count(sim_memory *m, touch_map *const *maps, size_t count, sim_usage 
 }
 
 static uint32_t who(const touch_map *t, const page_touch *p, uint32_t at, bool wrote) {
-  if (!p->cells) return 0;
+  const uint32_t sector = at / MEMORY_SECTOR;
+  if (!p->celled[sector]) return p->known[sector] >> (at % MEMORY_SECTOR) & 1u ? p->known_reader[sector] : 0;
   const uint32_t *cell = p->cells + (size_t)(at >> t->granule) * CELL_WORDS;
   return (wrote ? cell[CELL_WRITER] : cell[CELL_READER]) & CELL_BLOCK;
 }

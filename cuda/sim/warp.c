@@ -248,7 +248,7 @@ static uint32_t straight(warp *w, group *g, uint32_t most) {
     count++;
   } while (count < most && pc != limit && !w->block->stop);
   g->pc = pc;
-  w->block->worker->counters.thread_instructions += (uint64_t)count * (uint32_t)__builtin_popcount(lanes);
+  w->block->worker->counters.thread_instructions += (uint64_t)count * lane_count(lanes);
   return count;
 }
 
@@ -268,7 +268,7 @@ uint32_t sim_warp_run(warp *w, uint32_t most) {
     }
     if (i->loose && !sources_written(w, i, guarded(w, i, first->lanes), first->lanes)) return count;
     count++;
-    w->block->worker->counters.thread_instructions += (uint32_t)__builtin_popcount(first->lanes);
+    w->block->worker->counters.thread_instructions += lane_count(first->lanes);
     const uint32_t lanes = guarded(w, i, first->lanes);
     const bool yields = i->kind == INST_NANOSLEEP;
     control(w, take_first(w), i, lanes);
