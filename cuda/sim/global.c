@@ -101,9 +101,10 @@ static bool make_cells(warp *w, const inst *i, const sector *s, page_touch *p, u
     sim_stop(w, i, s->lane, SIM_NO_MEMORY, 0, "for who touched what");
     return false;
   }
+  const uint32_t step = 1u << t->granule, bits = (1u << step) - 1;
   uint32_t *cell = p->cells + ((size_t)at * MEMORY_SECTOR >> t->granule) * CELL_WORDS;
-  for (uint32_t byte = 0; byte < MEMORY_SECTOR; byte += 1u << t->granule, cell += CELL_WORDS)
-    if (p->known[at] >> byte & 1u) cell[CELL_READER] = p->known_reader[at];
+  for (uint32_t byte = 0; byte < MEMORY_SECTOR; byte += step, cell += CELL_WORDS)
+    if (p->known[at] >> byte & bits) cell[CELL_READER] = p->known_reader[at];
   p->celled[at] = true;
   p->known[at] = 0;
   return true;
@@ -263,7 +264,7 @@ const uint8_t *sim_global_row(warp *w, const inst *i, const uint64_t address[SIM
   const allocation *a = memory_at(b->run->memory, first);
   *out_step = step_of(w, address, bytes);
   const uint32_t size = *out_step ? bytes * SIM_LANES : bytes;
-  if (i->strong || *out_step == INST_NONE || !a || first & (bytes - 1) || first - a->base > a->size ||
+  if (i->strong || i->unused || *out_step == INST_NONE || !a || first & (bytes - 1) || first - a->base > a->size ||
       size > a->size - (first - a->base) || (first % MEMORY_PAGE) + size > MEMORY_PAGE || (b->order && !read_only))
     return NULL;
   uint32_t masks[SIM_LANES + 1];

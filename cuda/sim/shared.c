@@ -163,7 +163,7 @@ static bool plain_cells(const warp *w, const inst *i, const uint64_t *address, u
   const uint32_t most = b->shared_bytes - bytes, granule = b->run->kernel->shared_granule;
   uint32_t offset[SIM_LANES], negative = most, any = 0;
   uint64_t high = 0;
-  if (i->strong || w->mask != SIM_ALL_LANES) return false;
+  if (i->strong || i->unused || w->mask != SIM_ALL_LANES) return false;
   for (uint32_t l = 0; l < SIM_LANES; l++) {
     offset[l] = (uint32_t)address[l] - SIM_SHARED_BASE;
     high |= address[l];
