@@ -42,6 +42,7 @@ typedef struct bench_row {
   bool cpu, counted;     /* limits are measured on the CPU, traffic is counted by the simulator */
   bench_traffic traffic; /* of the last decode */
   uint64_t decoded;      /* its tokens */
+  double interpreted;    /* its instructions of warps a second: the simulator's rate, nothing of a GPU */
 } bench_row;
 
 static double now(void) {
@@ -114,6 +115,7 @@ static taper_status one_round(const build_opened *b, taper_session *s, const int
   row->counted = bench_count(b->model, &row->traffic);
   row->prefill[round] = (double)o->prefill / (middle - start);
   row->decode[round] = (double)row->decoded / (end - again);
+  row->interpreted = row->counted ? (double)row->traffic.instructions / (end - again) : NAN;
   row->gb[round] = row->decode[round] * (double)row->info.bytes_per_token * 1e-9;
   if (!row->cpu) return TAPER_OK;
   TAPER_TRY(bench_read(b->model, 0, &row->limit[round], error));
@@ -199,6 +201,7 @@ static void put_json(cli *c, const build_opened *b, const bench_own *o, bench_ro
   json_number(&j, "weight_sectors_per_token", (double)r->traffic.weight_sectors / tokens);
   json_number(&j, "weight_read_bytes_per_token", (double)r->traffic.weight_bytes / tokens);
   json_number(&j, "instructions_per_token", (double)r->traffic.instructions / tokens);
+  json_number(&j, "interpreter_instructions_s", r->interpreted);
   json_whole(&j, "prefill_tokens", o->prefill);
   json_whole(&j, "decode_tokens", o->decode);
   json_whole(&j, "weight_bytes", r->info.weight_bytes);
@@ -225,48 +228,61 @@ static void put_measured(text *t, const char *name, double *values, size_t n, co
   text_puts(t, line);
 }
 
-/* The times above are those of an interpreter; these numbers are the GPU's. */
-static void put_traffic(text *t, const bench_row *r) {
+/* What a token costs a GPU, as far as counting tells; of times there is the interpreter's rate alone. */
+static void put_traffic(text *t, const bench_own *o, const bench_row *r) {
   char line[240];
   const double tokens = (double)r->decoded, bytes = (double)r->traffic.bytes / tokens,
                sectors = (double)r->traffic.sectors / tokens, weights = (double)r->traffic.weight_bytes / tokens,
                weight_sectors = (double)r->traffic.weight_sectors / tokens;
-  text_format(line, sizeof line,
-              "  simulated: %.6g bytes read a token in %.6g sectors of 32 bytes; %.4g warp instructions\n", bytes,
-              sectors, (double)r->traffic.instructions / tokens);
+  text_format(line, sizeof line, "  simulated: a token of a decode of %llu, in global memory:\n",
+              (unsigned long long)o->decode);
   text_puts(t, line);
-  text_format(
-      line, sizeof line,
-      "  of these of weights and tables: %.6g bytes in %.6g sectors, %.4g %% of them used; %.4g times the weights\n",
-      weights, weight_sectors, weight_sectors > 0 ? 100 * weights / (32 * weight_sectors) : 0,
-      weights / (double)r->info.bytes_per_token);
+  text_format(line, sizeof line, "  reads    %12.6g bytes    in %.6g sectors of 32 bytes\n", bytes, sectors);
+  text_puts(t, line);
+  text_format(line, sizeof line,
+              "  of these %12.6g bytes    of weights and tables, in %.6g sectors, %.4g %% of them used; %.4g times the "
+              "weights' %llu bytes\n",
+              weights, weight_sectors, weight_sectors > 0 ? 100 * weights / (32 * weight_sectors) : 0,
+              weights / (double)r->info.bytes_per_token, (unsigned long long)r->info.bytes_per_token);
+  text_puts(t, line);
+  text_format(line, sizeof line, "  executes %12.6g instructions of warps\n", (double)r->traffic.instructions / tokens);
+  text_puts(t, line);
+  text_format(line, sizeof line,
+              "  the interpreter's own rate, no GPU's: %.3g million instructions of warps a second\n",
+              1e-6 * r->interpreted);
   text_puts(t, line);
 }
 
-static void put_text(cli *c, const build_opened *b, const bench_own *o, bench_row *r) {
-  text t = {0};
+static void put_times(text *t, const bench_own *o, bench_row *r) {
   char line[200];
-  const char *versions = st_metadata(&b->package, "taper.versions");
-  text_printf(&t, "%s on %s, %u threads, image %s, %s, %s; %s\n", r->info.name, machine_cpu(&c->memory),
-              r->info.threads, r->info.image, stored_type(&b->package), b->options, versions ? versions : "");
-  put_measured(&t, "load", r->load, r->loads, "s");
+  put_measured(t, "load", r->load, r->loads, "s");
   text_format(line, sizeof line, "  prefill of %llu tokens, decode of %llu, medians:\n", (unsigned long long)o->prefill,
               (unsigned long long)o->decode);
-  text_puts(&t, line);
-  put_measured(&t, "prefill", r->prefill, r->rounds, "tok/s");
-  put_measured(&t, "decode", r->decode, r->rounds, "tok/s");
-  put_measured(&t, "reads", r->gb, r->rounds, "GB/s");
+  text_puts(t, line);
+  put_measured(t, "prefill", r->prefill, r->rounds, "tok/s");
+  put_measured(t, "decode", r->decode, r->rounds, "tok/s");
+  put_measured(t, "reads", r->gb, r->rounds, "GB/s");
   if (r->cpu) {
-    put_measured(&t, "limit", r->limit, r->rounds, "GB/s");
-    put_measured(&t, "share", r->share, r->rounds, "");
+    put_measured(t, "limit", r->limit, r->rounds, "GB/s");
+    put_measured(t, "share", r->share, r->rounds, "");
     text_format(line, sizeof line,
                 "  %llu bytes of weights a token; fused multiply-add %.4g GFLOP/s; an exchange %.3g us\n",
                 (unsigned long long)r->info.bytes_per_token, r->fma, r->barrier);
   } else {
     text_format(line, sizeof line, "  %llu bytes of weights a token\n", (unsigned long long)r->info.bytes_per_token);
   }
-  text_puts(&t, line);
-  if (r->counted) put_traffic(&t, r);
+  text_puts(t, line);
+}
+
+static void put_text(cli *c, const build_opened *b, const bench_own *o, bench_row *r) {
+  text t = {0};
+  const char *versions = st_metadata(&b->package, "taper.versions");
+  text_printf(&t, "%s on %s, %u threads, image %s, %s, %s; %s\n", r->info.name, machine_cpu(&c->memory),
+              r->info.threads, r->info.image, stored_type(&b->package), b->options, versions ? versions : "");
+  if (r->counted)
+    put_traffic(&t, o, r);
+  else
+    put_times(&t, o, r);
   cli_put(t.data, t.size);
   text_free(&t);
 }

@@ -1,26 +1,8 @@
 /* flow.c - which registers a function may read before it wrote them. Registers that are written on every way to each of their uses, as
    nearly all are, need no look while a kernel runs. */
-#include "cuda/sim/inst.h"
+#include "cuda/sim/flow.h"
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct flow {
-  sim_module *m;
-  const function *f;
-  uint32_t slots; /* registers of the function, by INST_REGISTER_BYTES */
-  uint32_t words; /* of a set */
-  uint32_t blocks;
-  uint32_t *block_of; /* [instructions] */
-  uint32_t *first;    /* [blocks + 1] */
-  uint64_t *in;       /* [blocks][words]: written for sure */
-  uint64_t *loose;    /* [words]: registers with a use that is not sure */
-} flow;
-
-static bool own_slot(const flow *w, uint32_t r, uint32_t *out) {
-  if (r == INST_NONE || (r & INST_CONSTANT) || r < w->f->first_register || r >= w->f->end_register) return false;
-  *out = (r - w->f->first_register) / INST_REGISTER_BYTES;
-  return true;
-}
 
 static bool in_set(const uint64_t *set, uint32_t k) { return set[k / 64] >> (k % 64) & 1u; }
 
@@ -51,7 +33,7 @@ static void find_blocks(flow *w) {
 static bool copies_sure(const flow *w, const inst *i, const uint64_t *set) {
   uint32_t slot;
   for (uint32_t o = 1; o <= i->copies; o++)
-    if (own_slot(w, i->r[o], &slot) && !in_set(set, slot)) return false;
+    if (flow_slot(w, i->r[o], &slot) && !in_set(set, slot)) return false;
   return true;
 }
 
@@ -60,12 +42,12 @@ static void transfer(const flow *w, uint32_t block, uint64_t *set, bool note) {
   uint32_t slot;
   for (uint32_t k = w->first[block]; k < w->first[block + 1]; k++) {
     const inst *i = &w->m->code[w->f->begin + k];
-    if (note && own_slot(w, i->guard, &slot) && !in_set(set, slot)) w->loose[slot / 64] |= (uint64_t)1 << (slot % 64);
+    if (note && flow_slot(w, i->guard, &slot) && !in_set(set, slot)) w->loose[slot / 64] |= (uint64_t)1 << (slot % 64);
     for (uint32_t o = i->destinations; note && o < i->operands; o++)
-      if (own_slot(w, i->r[o], &slot) && !in_set(set, slot)) w->loose[slot / 64] |= (uint64_t)1 << (slot % 64);
+      if (flow_slot(w, i->r[o], &slot) && !in_set(set, slot)) w->loose[slot / 64] |= (uint64_t)1 << (slot % 64);
     const bool sure = i->guard == INST_NONE && copies_sure(w, i, set);
     for (uint32_t o = 0; o < i->destinations; o++) {
-      if (!own_slot(w, i->r[o], &slot)) continue;
+      if (!flow_slot(w, i->r[o], &slot)) continue;
       if (sure)
         set[slot / 64] |= (uint64_t)1 << (slot % 64);
       else if (i->copies)
@@ -75,23 +57,27 @@ static void transfer(const flow *w, uint32_t block, uint64_t *set, bool note) {
 }
 
 /* What is sure behind a block is all that is sure at its successor: *changed where that takes something away. */
-static void meet(flow *w, const uint64_t *out, uint32_t target, bool *changed) {
-  if (target >= w->f->end || target < w->f->begin) return;
-  uint64_t *in = w->in + (size_t)w->block_of[target - w->f->begin] * w->words;
+static void meet(const flow *w, uint64_t *out, uint32_t block, bool *changed) {
+  uint64_t *in = w->in + (size_t)block * w->words;
   for (uint32_t k = 0; k < w->words; k++) {
     if (in[k] & ~out[k]) *changed = true;
     in[k] &= out[k];
   }
 }
 
-static void successors(flow *w, uint32_t block, const uint64_t *out, bool *changed) {
+static void successor(const flow *w, uint32_t target, flow_step *step, uint64_t *set, bool *changed) {
+  if (target < w->f->end && target >= w->f->begin) step(w, set, w->block_of[target - w->f->begin], changed);
+}
+
+void flow_successors(const flow *w, uint32_t block, flow_step *step, uint64_t *set, bool *changed) {
   const uint32_t last = w->f->begin + w->first[block + 1] - 1;
   const inst *i = &w->m->code[last];
   const bool goes_on = i->guard != INST_NONE || !ends_block(i);
-  if (i->kind == INST_BRANCH) meet(w, out, i->target, changed);
+  if (i->kind == INST_BRANCH) successor(w, i->target, step, set, changed);
   if (i->kind == INST_BRANCH_INDEXED)
-    for (uint32_t j = 1; j <= w->m->tables[i->target]; j++) meet(w, out, w->m->tables[i->target + j], changed);
-  if (goes_on) meet(w, out, last + 1, changed);
+    for (uint32_t j = 1; j <= w->m->tables[i->target]; j++)
+      successor(w, w->m->tables[i->target + j], step, set, changed);
+  if (goes_on) successor(w, last + 1, step, set, changed);
 }
 
 static void solve(flow *w, uint64_t *set) {
@@ -103,7 +89,7 @@ static void solve(flow *w, uint64_t *set) {
     for (uint32_t b = 0; b < w->blocks; b++) {
       memcpy(set, w->in + (size_t)b * w->words, bytes);
       transfer(w, b, set, false);
-      successors(w, b, set, &changed);
+      flow_successors(w, b, meet, set, &changed);
     }
   }
   for (uint32_t b = 0; b < w->blocks; b++) {
@@ -116,15 +102,15 @@ static void mark(flow *w) {
   uint32_t slot;
   for (uint32_t pc = w->f->begin; pc < w->f->end; pc++) {
     inst *i = &w->m->code[pc];
-    if (own_slot(w, i->guard, &slot) && in_set(w->loose, slot)) i->loose |= LOOSE_GUARD;
+    if (flow_slot(w, i->guard, &slot) && in_set(w->loose, slot)) i->loose |= LOOSE_GUARD;
     for (uint32_t o = 0; o < i->operands; o++)
-      if (own_slot(w, i->r[o], &slot) && in_set(w->loose, slot)) i->loose |= 1u << o;
+      if (flow_slot(w, i->r[o], &slot) && in_set(w->loose, slot)) i->loose |= 1u << o;
     w->m->loose = w->m->loose || i->loose;
     i->plain = i->kind == INST_RUN && i->guard == INST_NONE && !i->loose;
   }
 }
 
-taper_status sim_flow(sim_module *m, const function *f, taper_error *error) {
+taper_status sim_flow(sim_module *m, function *f, taper_error *error) {
   const uint32_t n = f->end - f->begin;
   if (n == 0) return TAPER_OK;
   flow w = {.m = m, .f = f, .slots = (f->end_register - f->first_register) / INST_REGISTER_BYTES};
@@ -137,10 +123,11 @@ taper_status sim_flow(sim_module *m, const function *f, taper_error *error) {
     find_blocks(&w);
     w.in = malloc((size_t)w.blocks * w.words * sizeof(*w.in));
   }
-  const bool ok = w.in != NULL;
+  bool ok = w.in != NULL;
   if (ok) {
     solve(&w, set);
     mark(&w);
+    ok = flow_share(&w, &f->end_register);
   }
   free(w.block_of);
   free(w.first);

@@ -187,6 +187,6 @@ struct sim_module {
 };
 
 /* flow.c: marks the instructions of a function that may read unwritten registers. */
-taper_status sim_flow(sim_module *m, const function *f, taper_error *error);
+taper_status sim_flow(sim_module *m, function *f, taper_error *error);
 
 #endif

@@ -372,7 +372,10 @@ static taper_status load(decoder *d, const char *ptx, size_t size) {
   if (!m->version || !m->target) return parse_fail(d, &d->tokens[0], "no .version or no .target: this is not PTX");
   TAPER_TRY(decode_finish_calls(d));
   for (size_t k = 0; k < m->function_count; k++) TAPER_TRY(sim_flow(m, &m->functions[k], d->error));
-  for (size_t k = 0; k < m->kernel_count; k++) TAPER_TRY(sim_flow(m, &m->kernels[k]->code, d->error));
+  for (size_t k = 0; k < m->kernel_count; k++) {
+    TAPER_TRY(sim_flow(m, &m->kernels[k]->code, d->error));
+    m->kernels[k]->register_bytes = m->kernels[k]->code.end_register;
+  }
   return TAPER_OK;
 }
 

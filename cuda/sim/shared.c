@@ -186,7 +186,7 @@ static inline __attribute__((always_inline)) bool load_lanes(warp *w, const inst
   for (uint32_t l = 0; l < SIM_LANES; l++) {
     shared_cell *c = &b->cells[cells[l]];
     uint32_t k = 0;
-    if (c == last) { /* a second reader */
+    if (last && c == last) { /* a second reader */
       for (; k < count; k++) c[k].reader = SHARED_MANY;
       continue;
     }

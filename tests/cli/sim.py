@@ -62,7 +62,9 @@ def traffic(package):
     cli.report("sectors of weights are used", None if 0.95 <= used <= 1 else "%g" % used)
     cli.report("weights are read once a token", None if 0.98 <= times <= 1.05 else "%g times" % times)
     cli.report("more than weights is read", None if row["sectors_per_token"] > row["weight_sectors_per_token"] > 0 else str(row))
-    cli.expect("bench", ["bench", package, "--device", "sim", "-n", "3", "-p", "3", "-r", "1"], 0, stdout=re.compile(rb"of weights and tables: .* sectors, .*% of them used; [01].* times the weights"))
+    want = re.compile(rb"of weights and tables, in .* sectors, .*% of them used; [01].* times the weights' [0-9]+ bytes\n.*instructions of warps\n  the interpreter's own rate, no GPU's: [0-9.e+]+ million instructions of warps a second\n$")
+    out, _ = cli.expect("bench", ["bench", package, "--device", "sim", "-n", "3", "-p", "3", "-r", "1"], 0, stdout=want)
+    cli.report("no time of the simulator stands there as a GPU's", None if not re.search(rb"tok/s|GB/s", out) else repr(out))
 
 
 def main():
