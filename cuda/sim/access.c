@@ -213,12 +213,14 @@ static void load_part(warp *w, const inst *i, const uint64_t *address, space whe
   if (ok) to_registers(w, i, at);
 }
 
-/* A parameter at an address in the instruction, as nearly all are. */
+/* A parameter at one address for all lanes, as nearly all are. */
 static bool load_parameter(warp *w, const inst *i) {
-  const uint32_t r = i->r[i->vector], bytes = (uint32_t)i->bytes * i->vector;
-  const uint32_t size = w->block->run->kernel->facts.parameter_bytes;
-  if (i->space != SPACE_PARAMETER || !(r & INST_CONSTANT) || i->width[i->vector] != 8) return false;
-  const uint64_t v = *(const uint64_t *)lanes_of(w, r) + (uint64_t)i->imm;
+  const uint32_t bytes = (uint32_t)i->bytes * i->vector, size = w->block->run->kernel->facts.parameter_bytes;
+  const uint64_t *from = lanes_of(w, i->r[i->vector]);
+  if (i->space != SPACE_PARAMETER || i->width[i->vector] != 8) return false;
+  const uint64_t base = from[__builtin_ctz(w->mask)], v = base + (uint64_t)i->imm;
+  for (uint32_t todo = i->r[i->vector] & INST_CONSTANT ? 0 : w->mask; todo; todo &= todo - 1)
+    if (from[__builtin_ctz(todo)] != base) return false;
   if (v >= size || bytes > size - v || v & (bytes - 1)) return false;
   same_to_registers(w, i, w->block->run->parameters + v);
   return true;

@@ -89,12 +89,15 @@ static taper_status operands(decoder *d, inst *i, const op_row *row) {
   return TAPER_OK;
 }
 
+static bool any_processor;
+void sim_any_processor(bool on) { any_processor = on; }
+
 static bool is_fast(void) {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
+  return !any_processor && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
 #else
-  return true;
+  return !any_processor;
 #endif
 }
 

@@ -70,7 +70,7 @@ static inline uint32_t dot4(uint32_t a, uint32_t b, bool signed_a, bool signed_b
 #include "cuda/sim/integer.def"
 
 /* lop3: the third-order truth table in the immediate. */
-static void lop3(warp *w, const inst *i) {
+static inline __attribute__((always_inline)) void lop3_body(warp *w, const inst *i) {
   const uint32_t *pa = lanes_of(w, i->r[1]), *pb = lanes_of(w, i->r[2]), *pc = lanes_of(w, i->r[3]);
   uint32_t *pd = lanes_of(w, i->r[0]), full[8];
   for (uint32_t k = 0; k < 8; k++) full[k] = (uint32_t)i->imm >> k & 1u ? 0xffffffffu : 0;
@@ -79,6 +79,8 @@ static void lop3(warp *w, const inst *i) {
                     (full[3] & ~a & b & c) | (full[4] & a & ~b & ~c) | (full[5] & a & ~b & c) | (full[6] & a & b & ~c) |
                     (full[7] & a & b & c););
 }
+static void lop3(warp *w, const inst *i) { lop3_body(w, i); }
+SIM_FAST static void lop3_fast(warp *w, const inst *i) { lop3_body(w, i); }
 
 static const op_row rows[] = {
 #define LANE1 LANE_ROW1
@@ -86,6 +88,6 @@ static const op_row rows[] = {
 #define LANE3 LANE_ROW3
 #define LANE4 LANE_ROW4
 #include "cuda/sim/integer.def"
-    {.pattern = "lop3.b32", .run = lop3, .operands = {OPERAND_DEST | 4, 4, 4, 4, OPERAND_IMMEDIATE}},
+    {.pattern = "lop3.b32", .run = lop3, .fast = lop3_fast, .operands = {OPERAND_DEST | 4, 4, 4, 4, OPERAND_IMMEDIATE}},
 };
 OP_TABLE(sim_integer_ops, rows);

@@ -78,6 +78,8 @@ typedef struct sim_kernel_facts {
 taper_status sim_module_load(const char *ptx, size_t size, const char *name, sim_memory *memory, sim_module **out,
                              taper_error *error);
 void sim_module_unload(sim_module *m);
+/* For tests: modules loaded from now on execute what every processor can, not what is compiled for those with AVX2. */
+void sim_any_processor(bool on);
 /* 90 for .target sm_90; .version 9.0 is 90. */
 uint32_t sim_module_target(const sim_module *m);
 uint32_t sim_module_version(const sim_module *m);

@@ -46,7 +46,7 @@ static inline void op_source(const op_case *k, char *text, size_t size) {
 }
 
 /* Runs the instruction on `count` elements, a multiple of nothing in particular: the last warp is partial. */
-static inline void op_run(const op_case *k, op_element *elements, uint32_t count) {
+static inline void op_run_once(const op_case *k, op_element *elements, uint32_t count) {
   char text[4096];
   op_source(k, text, sizeof(text));
   sim_module *m = ptx_from(text, k->text);
@@ -60,6 +60,23 @@ static inline void op_run(const op_case *k, op_element *elements, uint32_t count
     at += n;
   }
   sim_module_unload(m);
+}
+
+/* The same on the loops for this processor and on those for every one: they must agree in every bit. */
+static inline void op_run(const op_case *k, op_element *elements, uint32_t count) {
+  op_element *other = malloc(count * sizeof(*other));
+  memcpy(other, elements, count * sizeof(*other));
+  sim_any_processor(true);
+  op_run_once(k, other, count);
+  sim_any_processor(false);
+  op_run_once(k, elements, count);
+  for (uint32_t i = 0; i < count; i++)
+    if (memcmp(&other[i], &elements[i], sizeof(*other)) != 0)
+      fail_msg("%s of %llx %llx %llx %llx: %llx by the loops of any processor, %llx by those of this one", k->text,
+               (unsigned long long)other[i].in[0], (unsigned long long)other[i].in[1],
+               (unsigned long long)other[i].in[2], (unsigned long long)other[i].in[3], (unsigned long long)other[i].out,
+               (unsigned long long)elements[i].out);
+  free(other);
 }
 
 static inline void op_check(const op_case *k, op_element *elements, uint32_t count) {
