@@ -233,6 +233,53 @@ static void load(warp *w, const inst *i) {
   by_space(w, i, address, load_part);
 }
 
+/* Where in shared memory the lanes' addresses are; false: not in its window at all. */
+static inline __attribute__((always_inline)) bool shared_offsets(const warp *w, const inst *i,
+                                                                 uint32_t offset[SIM_LANES]) {
+  const void *base = lanes_of(w, i->r[i->vector]);
+  const uint64_t more = (uint64_t)i->imm;
+  uint64_t high = 0;
+  if (i->width[i->vector] == 4) {
+    for (uint32_t l = 0; l < SIM_LANES; l++) offset[l] = ((const uint32_t *)base)[l] + (uint32_t)more - SIM_SHARED_BASE;
+    return true;
+  }
+  for (uint32_t l = 0; l < SIM_LANES; l++) high |= ((const uint64_t *)base)[l] + more;
+  for (uint32_t l = 0; l < SIM_LANES; l++)
+    offset[l] = (uint32_t)((const uint64_t *)base)[l] + (uint32_t)more - SIM_SHARED_BASE;
+  return !(high >> 32);
+}
+
+/* Words or pairs of words of shared memory for all lanes; false: it is not that, and nothing done. */
+static inline __attribute__((always_inline)) bool load_words(warp *w, const inst *i) {
+  const block *b = w->block;
+  const uint32_t bytes = (uint32_t)i->bytes * i->vector;
+  uint32_t offset[SIM_LANES];
+  if (w->mask != SIM_ALL_LANES || !shared_offsets(w, i, offset)) return false;
+  if (!shared_inside(b, offset, bytes)) return false;
+  b->worker->counters.shared_accesses++;
+  if (!sim_shared_load_plain(w, i, offset, bytes)) return true;
+  for (uint32_t v = 0; v < i->vector; v++) {
+    const uint8_t *from = b->shared + (size_t)i->bytes * v;
+    uint8_t *d = lanes_of(w, i->r[v]);
+    if (i->bytes == 4)
+      SIM_IVDEP for (uint32_t l = 0; l < SIM_LANES; l++) memcpy(d + 4 * l, from + offset[l], 4);
+    else
+      SIM_IVDEP for (uint32_t l = 0; l < SIM_LANES; l++) memcpy(d + 8 * l, from + offset[l], 8);
+  }
+  return true;
+}
+static void load_shared(warp *w, const inst *i) {
+  if (!load_words(w, i)) load(w, i);
+}
+SIM_FAST static void load_shared_fast(warp *w, const inst *i) {
+  if (!load_words(w, i)) load(w, i);
+}
+static bool are_words(const inst *i) {
+  bool all = i->space == SPACE_SHARED && !i->strong && !i->unused;
+  for (uint32_t v = 0; v < i->vector; v++) all = all && i->bytes >= 4 && i->width[v] == i->bytes;
+  return all;
+}
+
 /* ---- stores: the address, then values ---- */
 
 static void from_registers(const warp *w, const inst *i, uint8_t (*values)[32]) {
@@ -317,6 +364,7 @@ static taper_status decode_load(decoder *d, inst *i) {
   space where = (space)i->space;
   TAPER_TRY(operand_address(d, i, &where));
   i->space = (uint8_t)where;
+  if (are_words(i)) i->run = decode_choose(load_shared, load_shared_fast);
   return TAPER_OK;
 }
 

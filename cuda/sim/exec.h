@@ -166,6 +166,17 @@ static inline void set_lane(warp *w, const inst *i, uint32_t operand, uint32_t l
   *(uint32_t *)p = (*(uint32_t *)p & ~(1u << lane)) | (uint32_t)(value & 1u) << lane;
 }
 
+/* Are accesses of `bytes` at these offsets in shared memory aligned and inside it? */
+static inline bool shared_inside(const block *b, const uint32_t offset[SIM_LANES], uint32_t bytes) {
+  const uint32_t most = b->shared_bytes - bytes;
+  uint32_t negative = most, any = 0;
+  for (uint32_t l = 0; l < SIM_LANES; l++) {
+    negative |= offset[l] | (most - offset[l]);
+    any |= offset[l];
+  }
+  return !(negative >> 31) && !(any & (bytes - 1));
+}
+
 #if defined(__clang__)
 /* some lanes call functions: no fault of the loop */
 #pragma clang diagnostic ignored "-Wpass-failed"
@@ -210,7 +221,8 @@ void sim_barrier_arrive(warp *w, group *g, const inst *i, uint32_t lanes);
 /* shared.c: false: a fault stopped the block. */
 bool sim_shared_read(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes);
 bool sim_shared_write(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes, const void *value);
-/* The same for the executing lanes, one after the other. */
+/* The same for the executing lanes, one after the other; `plain`: all 32 at these offsets in the block's, inside, aligned, nothing special. */
+bool sim_shared_load_plain(warp *w, const inst *i, const uint32_t offset[SIM_LANES], uint32_t bytes);
 bool sim_shared_load(warp *w, const inst *i, const uint64_t *address, uint32_t bytes, uint8_t *at[SIM_LANES]);
 bool sim_shared_store(warp *w, const inst *i, const uint64_t *address, uint32_t bytes, const uint8_t (*values)[32]);
 bool sim_shared_pending(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes);

@@ -156,35 +156,27 @@ static inline bool quick_read(const warp *w, shared_cell *c, uint16_t me, uint32
   return true;
 }
 
-/* The cells that the lanes' accesses begin with; false: not all lanes' are in bounds, aligned and plain. */
-static bool plain_cells(const warp *w, const inst *i, const uint64_t *address, uint32_t bytes,
-                        uint32_t cells[SIM_LANES]) {
-  const block *b = w->block;
-  const uint32_t most = b->shared_bytes - bytes, granule = b->run->kernel->shared_granule;
-  uint32_t offset[SIM_LANES], negative = most, any = 0;
+/* Where in shared memory all lanes' accesses are; false: not all are in bounds, aligned and plain. */
+static bool plain_offsets(const warp *w, const inst *i, const uint64_t *address, uint32_t bytes,
+                          uint32_t offset[SIM_LANES]) {
   uint64_t high = 0;
   if (i->strong || i->unused || w->mask != SIM_ALL_LANES) return false;
   for (uint32_t l = 0; l < SIM_LANES; l++) {
     offset[l] = (uint32_t)address[l] - SIM_SHARED_BASE;
     high |= address[l];
   }
-  for (uint32_t l = 0; l < SIM_LANES; l++) {
-    negative |= offset[l] | (most - offset[l]);
-    any |= offset[l];
-  }
-  for (uint32_t l = 0; l < SIM_LANES; l++) cells[l] = offset[l] >> granule;
-  return !(high >> 32) && !(negative >> 31) && !(any & (bytes - 1));
+  return !(high >> 32) && shared_inside(w->block, offset, bytes);
 }
 
 /* The lanes one after the other, `count` cells each; those of which nothing is decided here go the long way. */
-static inline __attribute__((always_inline)) bool load_lanes(warp *w, const inst *i, const uint64_t *address,
-                                                             const uint32_t cells[SIM_LANES], uint32_t bytes,
-                                                             uint32_t count) {
+static inline __attribute__((always_inline)) bool load_lanes(warp *w, const inst *i, const uint32_t offset[SIM_LANES],
+                                                             uint32_t bytes, uint32_t count) {
   const block *b = w->block;
   const uint32_t now = b->time, first = w->index * SIM_LANES + 1, own = 1u << w->index;
+  const uint32_t granule = b->run->kernel->shared_granule;
   shared_cell *last = NULL; /* cells that were decided here for the lane before */
   for (uint32_t l = 0; l < SIM_LANES; l++) {
-    shared_cell *c = &b->cells[cells[l]];
+    shared_cell *c = &b->cells[offset[l] >> granule];
     uint32_t k = 0;
     if (last && c == last) { /* a second reader */
       for (; k < count; k++) c[k].reader = SHARED_MANY;
@@ -194,18 +186,20 @@ static inline __attribute__((always_inline)) bool load_lanes(warp *w, const inst
     last = c;
     if (k == count) continue;
     last = NULL;
-    if (!sim_shared_read(w, i, l, (uint32_t)address[l], bytes)) return false;
+    if (!sim_shared_read(w, i, l, offset[l] + SIM_SHARED_BASE, bytes)) return false;
   }
   return true;
 }
 
+bool sim_shared_load_plain(warp *w, const inst *i, const uint32_t offset[SIM_LANES], uint32_t bytes) {
+  const uint32_t count = bytes >> w->block->run->kernel->shared_granule;
+  return count > 1 ? load_lanes(w, i, offset, bytes, count) : load_lanes(w, i, offset, bytes, 1);
+}
+
 bool sim_shared_load(warp *w, const inst *i, const uint64_t *address, uint32_t bytes, uint8_t *at[SIM_LANES]) {
-  const block *b = w->block;
-  const uint32_t granule = b->run->kernel->shared_granule, count = bytes >> granule ? bytes >> granule : 1;
-  uint32_t cells[SIM_LANES];
-  for (uint32_t l = 0; l < SIM_LANES; l++) at[l] = b->shared + (address[l] - SIM_SHARED_BASE);
-  if (plain_cells(w, i, address, bytes, cells))
-    return count == 1 ? load_lanes(w, i, address, cells, bytes, 1) : load_lanes(w, i, address, cells, bytes, count);
+  uint32_t offset[SIM_LANES];
+  for (uint32_t l = 0; l < SIM_LANES; l++) at[l] = w->block->shared + (address[l] - SIM_SHARED_BASE);
+  if (plain_offsets(w, i, address, bytes, offset)) return sim_shared_load_plain(w, i, offset, bytes);
   for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
     const uint32_t l = (uint32_t)__builtin_ctz(todo);
     if (!sim_shared_read(w, i, l, address[l] > UINT32_MAX ? 0 : (uint32_t)address[l], bytes)) return false;
@@ -227,11 +221,11 @@ bool sim_shared_store(warp *w, const inst *i, const uint64_t *address, uint32_t 
   const block *b = w->block;
   const uint32_t granule = b->run->kernel->shared_granule, count = bytes >> granule ? bytes >> granule : 1;
   const uint32_t now = b->time, first = w->index * SIM_LANES + 1;
-  uint32_t cells[SIM_LANES];
-  const bool plain = plain_cells(w, i, address, bytes, cells);
+  uint32_t offset[SIM_LANES];
+  const bool plain = plain_offsets(w, i, address, bytes, offset);
   for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
     const uint32_t l = (uint32_t)__builtin_ctz(todo), v = address[l] > UINT32_MAX ? 0 : (uint32_t)address[l];
-    shared_cell *c = plain ? &b->cells[cells[l]] : NULL;
+    shared_cell *c = plain ? &b->cells[offset[l] >> granule] : NULL;
     uint32_t k = 0;
     while (c && k < count && quick_write(w, &c[k], (uint16_t)(first + l), now)) k++;
     if (k != count && !sim_shared_write(w, i, l, v, bytes, values[l])) return false;
