@@ -52,6 +52,16 @@ taper_status cuda_failed(cuda_device *d, taper_status status, taper_error *error
   return status;
 }
 
+taper_status cuda_begin_call(cuda_device *d, taper_error *error) {
+  CUresult (*forget)(CUdeviceptr, size_t, CUstream);
+  void *symbol = control(d, "taper_sim_forget");
+  memcpy(&forget, &symbol, sizeof(forget));
+  for (uint32_t i = 0; symbol && i < d->passing_count; i++)
+    TAPER_TRY(cuda_driver_check(&d->driver, forget(d->passing[i].at, d->passing[i].bytes, d->stream),
+                                "taper_sim_forget", error));
+  return TAPER_OK;
+}
+
 static void read_traffic(device *base, device_traffic *out) {
   cuda_device *d = (cuda_device *)base;
   unsigned (*read)(taper_sim_counters *, unsigned);

@@ -126,6 +126,7 @@ static taper_status take(cuda_device *d, const device_state *s, device_decode *c
 
 static taper_status decode(cuda_device *d, device_state *s, device_decode *call, taper_error *error) {
   cuda_launch l = {.d = d, .s = s, .call = call_of(d, s, call->rows)};
+  TAPER_TRY(cuda_begin_call(d, error));
   TAPER_TRY(send(d, call, error));
   if (!d->graphs || call->most < DEVICE_DECODE_MOST) {
     TAPER_TRY(steps(&l, call->most, error));

@@ -19,6 +19,14 @@ typedef struct decode_block {
   int32_t out[CUDA_MAX_BATCH][DEVICE_DECODE_MOST];
 } decode_block;
 
+#define CUDA_MAX_PASSING 8u
+
+/* Memory that holds what one call computes. */
+typedef struct cuda_range {
+  CUdeviceptr at;
+  uint64_t bytes;
+} cuda_range;
+
 typedef struct cuda_device {
   device base;
   taper_allocator allocator;
@@ -41,6 +49,8 @@ typedef struct cuda_device {
   CUdeviceptr *weight, *rotary; /* [weights], [rotary] */
   float **inv_scale;            /* [probes] inverse scales on the host; NULL: none */
   CUdeviceptr arena, scratch, counters, io;
+  cuda_range passing[CUDA_MAX_PASSING]; /* what the next call may not rely on */
+  uint32_t passing_count;
   uint64_t counter_bytes;
   uint32_t splits;                     /* the most that any context has */
   int32_t *host_io;                    /* pinned, [4 row_cap] */
@@ -80,6 +90,10 @@ taper_status cuda_enter(cuda_device *d, taper_error *error);
 void cuda_leave(cuda_device *d);
 /* After a failure: finds out whether the driver still works and what the simulator saw; returns `status`. */
 taper_status cuda_failed(cuda_device *d, taper_status status, taper_error *error);
+
+/* Ahead of a call: what the one before left in its buffers is nothing to this one. The simulator is told, and lets nobody
+   read it; a real driver is not. */
+taper_status cuda_begin_call(cuda_device *d, taper_error *error);
 
 /* ---- device_image.c ---- */
 /* Loads the package's image that this GPU runs best, or the named one, and looks its kernels up. */

@@ -179,6 +179,7 @@ static void finish_rows(const cuda_device *d, const device_batch *b) {
 }
 
 static taper_status run_batch(cuda_launch *l, device_batch *b, taper_error *error) {
+  TAPER_TRY(cuda_begin_call(l->d, error));
   TAPER_TRY(send_rows(l, b, error));
   TAPER_TRY(run_stages(l, b, error));
   TAPER_TRY(take_logits(l, b, error));

@@ -72,13 +72,14 @@ typedef struct device_ops {
   taper_status (*open)(const package *p, const taper_model_options *options, const taper_allocator *allocator,
                        device **out, taper_error *error);
   void (*close)(device *d);
-  /* Zeroed. `context` is what may be held; a device rounds up for itself. */
+  /* Empty. `context` is what may be held; a device rounds up for itself. */
   taper_status (*state_new)(device *d, uint32_t slots, uint32_t context, device_state **out, taper_error *error);
   void (*state_free)(device *d, device_state *s);
   /* Copies the first `positions` positions of a slot, between states of the same shape. */
   taper_status (*state_copy)(device *d, device_state *to, const device_state *from, uint32_t slot, uint32_t positions,
                              taper_error *error);
-  /* Puts 0 for every number of a slot that is not finite: what a failed call left behind. */
+  /* What a failed call left in a slot behind what the session counts harms nobody afterwards: a device that multiplies it by 0
+     puts 0 for every number that is not finite. */
   void (*state_scrub)(device *d, device_state *s, uint32_t slot);
   /* Any thread, one batch at a time; callers take turns in the order they come. TAPER_NUMERIC: as said at bad_row. */
   taper_status (*run)(device *d, device_state *s, device_batch *batch, taper_error *error);

@@ -29,8 +29,9 @@ typedef struct taper_sim_counters {
  * then kernels in the order of their first launches, at most `most`, and returns how many there are. taper_sim_usage: what launches did
  * to the allocation that begins at `memory` since it was made or its use was last reset. taper_sim_constants: sums over the allocations
  * that launches read and did not write since the counters were reset, which begins the use of every allocation anew: a model's
- * weights. taper_sim_fault: what went wrong
- * last, "" if nothing. */
+ * weights. taper_sim_forget: work of the stream, after which the range is as if it had never been written. taper_sim_look
+ * executes what is queued, and copies a range with, for each of its bytes, 1 where it was ever written, else 0; nothing is
+ * a fault of the program. taper_sim_fault: what went wrong last, "" if nothing. */
 #define SIM_CONTROL(result, name, parameters) result name parameters;
 #include "cuda/sim/control.def"
 

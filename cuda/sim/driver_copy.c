@@ -204,3 +204,48 @@ CUresult cuMemsetD8_v2(CUdeviceptr memory, unsigned char value, size_t bytes) {
 CUresult cuMemsetD32_v2(CUdeviceptr memory, unsigned value, size_t count) {
   DRV_CALL(DRV_CONTEXT | DRV_UNSAFE, waited(set(memory, value, count, 4, NULL)));
 }
+
+/* ---- what no program of the real driver can ask for ---- */
+
+CUresult drv_queued_forget(drv_op *op) {
+  (void)op;
+  return CUDA_SUCCESS;
+}
+
+CUresult drv_run_forget(CUstream stream, drv_op *op) {
+  (void)stream;
+  const drv_range *r = &op->as.forget;
+  unsigned char *at = NULL;
+  if (!device_bytes(r->memory, r->bytes, &at)) return drv.broken;
+  sim_memory_mark(drv.memory, r->memory, r->bytes, false);
+  return CUDA_SUCCESS;
+}
+
+static CUresult forget(CUdeviceptr memory, size_t bytes, CUstream handle) {
+  CUstream s = NULL;
+  DRV_TRY(drv_stream_find(handle, &s));
+  if (!bytes) return CUDA_SUCCESS;
+  DRV_TRY(drv_memory_check("range", memory, bytes));
+  drv_op *op = drv_op_new(DRV_OP_FORGET, 0);
+  if (!op) return drv_fail(CUDA_ERROR_OUT_OF_MEMORY, "queued work");
+  op->as.forget = (drv_range){.memory = memory, .bytes = bytes};
+  return drv_push(s, op);
+}
+
+static CUresult look(CUdeviceptr memory, size_t bytes, void *out, unsigned char *out_written) {
+  unsigned char *from = NULL;
+  uint64_t first = 0;
+  DRV_TRY(drv_wait_all());
+  DRV_TRY(drv_memory_check("range", memory, bytes));
+  if (!device_bytes(memory, bytes, &from)) return drv.broken;
+  memcpy(out, from, bytes);
+  for (size_t i = 0; i < bytes; i++) out_written[i] = sim_memory_written(drv.memory, memory + i, 1, &first);
+  return CUDA_SUCCESS;
+}
+
+CUresult taper_sim_forget(CUdeviceptr memory, size_t bytes, CUstream stream) {
+  DRV_CALL(DRV_CONTEXT, forget(memory, bytes, stream));
+}
+CUresult taper_sim_look(CUdeviceptr memory, size_t bytes, void *out, unsigned char *out_written) {
+  DRV_CALL(DRV_CONTEXT, look(memory, bytes, out, out_written));
+}

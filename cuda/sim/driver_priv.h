@@ -80,6 +80,11 @@ typedef struct drv_set {
   unsigned width; /* bytes of the value: 1 or 4 */
 } drv_set;
 
+typedef struct drv_range {
+  CUdeviceptr memory;
+  size_t bytes;
+} drv_range;
+
 typedef struct drv_gemm {
   bool trans_a, trans_b;
   size_t m, n, k, lda, ldb, ldc;
@@ -93,6 +98,7 @@ typedef struct drv_gemm {
   DRV_OP(DRV_OP_KERNEL, "kernel", kernel)                                                                              \
   DRV_OP(DRV_OP_COPY, "copy", copy)                                                                                    \
   DRV_OP(DRV_OP_SET, "memset", set)                                                                                    \
+  DRV_OP(DRV_OP_FORGET, "forgetting", forget)                                                                          \
   DRV_OP(DRV_OP_EVENT, "event", event)                                                                                 \
   DRV_OP(DRV_OP_GEMM, "product of matrices", gemm)
 typedef enum drv_op_kind {
@@ -112,6 +118,7 @@ typedef struct drv_op {
     drv_kernel kernel;
     drv_copy copy;
     drv_set set;
+    drv_range forget;
     CUevent event;
     drv_gemm gemm;
   } as;

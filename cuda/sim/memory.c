@@ -92,11 +92,11 @@ bool sim_memory_find(const sim_memory *m, uint64_t address, size_t bytes, sim_sp
 void sim_memory_mark(sim_memory *m, uint64_t address, size_t bytes, bool written) {
   allocation *a = holds(m, address, bytes);
   if (!a) return;
-  if (!written) memset(a->data + (address - a->base), 0xfb, bytes);
   uint64_t at = address - a->base;
   FOR_SECTORS(at, bytes, mask) {
     uint32_t *word = &a->written[at / MEMORY_SECTOR];
-    *word = written ? *word | mask : *word & ~mask;
+    if (!written && (*word & mask)) memset(a->data + at, 0xfb, (size_t)__builtin_popcount(mask));
+    if (written || *word) *word = written ? *word | mask : *word & ~mask;
   }
 }
 

@@ -142,6 +142,28 @@ static void one_buffer_serves_queued_copies_in_turn(void **state) {
   OK(cu.cuMemFree_v2(y));
 }
 
+/* In its place in the stream: what was queued before still reads the old bytes. */
+static void forgotten_memory_was_never_written(void **state) {
+  (void)state;
+  float got[33], seen[33];
+  unsigned char written[sizeof(seen)];
+  CUdeviceptr x = sim_floats(33, 5, 1), y = sim_floats(33, 0, 0);
+  OK(cu.cuMemcpyDtoDAsync_v2(y, x, sizeof(got), NULL));
+  OK(sim.taper_sim_forget(x + 40, 60, NULL));
+  OK(cu.cuMemcpyDtoHAsync_v2(got, y, sizeof(got), NULL));
+  OK(cu.cuStreamSynchronize(NULL));
+  assert_true(got[10] == 15 && got[32] == 37);
+  OK(sim.taper_sim_look(x, sizeof(seen), seen, written));
+  for (size_t i = 0; i < sizeof(seen); i++) assert_int_equal(written[i], i < 40 || i >= 100);
+  assert_true(seen[9] == 14 && seen[10] != 15 && seen[24] != 29 && seen[25] == 30);
+  OK(cu.cuMemcpyDtoHAsync_v2(got, x, 40, NULL));
+  OK(cu.cuStreamSynchronize(NULL));
+  REFUSED(CUDA_ERROR_INVALID_VALUE, "passes the end", sim.taper_sim_forget(x, 133, NULL));
+  REFUSED(CUDA_ERROR_INVALID_VALUE, "passes the end", sim.taper_sim_look(x, 133, seen, written));
+  OK(cu.cuMemcpyDtoHAsync_v2(got, x + 96, 8, NULL));
+  REFUSED(CUDA_ERROR_LAUNCH_FAILED, "never written", cu.cuStreamSynchronize(NULL));
+}
+
 /* ---- events ---- */
 
 static void events_mark_a_place(void **state) {
@@ -506,6 +528,7 @@ int main(void) {
       TEST(pinned_memory_is_freed_too_early),
       TEST(targets_stay_until_they_were_written),
       TEST(one_buffer_serves_queued_copies_in_turn),
+      TEST(forgotten_memory_was_never_written),
       TEST(events_mark_a_place),
       TEST(graphs_repeat_their_work),
       EAGER(graphs_repeat_their_work),
