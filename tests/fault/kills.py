@@ -16,8 +16,8 @@ MODEL = os.path.join(ROOT, "examples/models/kjv-all")
 
 def main():
     rng = random.Random(1)
-    with tempfile.TemporaryDirectory() as root:
-        env = dict(os.environ, TAPER_CACHE_DIR=os.path.join(root, "cache"))
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as root:  # a compiler may outlive the kill
+        env = dict(os.environ, TAPER_CACHE_DIR=os.path.join(root, "cache"), TMPDIR=root)
         package = os.path.join(root, "m.tpack")
         start = time.time()
         subprocess.run([TAPERC, "compile", MODEL, "-o", package], env=env, check=True, capture_output=True)

@@ -49,8 +49,8 @@ def end_of(run):
 
 def main():
     rng = random.Random(4)
-    with tempfile.TemporaryDirectory() as root:
-        env = dict(os.environ, TAPER_CACHE_DIR=os.environ.get("TAPER_CACHE_DIR", os.path.join(root, "cache")))
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as root:
+        env = dict(os.environ, TMPDIR=root, TAPER_CACHE_DIR=os.environ.get("TAPER_CACHE_DIR", os.path.join(root, "cache")))
         open(os.path.join(root, "m.tmodel"), "w").write(SOURCE)
         open(os.path.join(root, "t.txt"), "wb").write(open(os.path.join(ROOT, "examples/data/kjv.txt"), "rb").read(30000))
         whole = os.path.join(root, "whole")
