@@ -198,11 +198,14 @@ bool sim_shared_load_plain(warp *w, const inst *i, const uint32_t offset[SIM_LAN
 
 bool sim_shared_load(warp *w, const inst *i, const uint64_t *address, uint32_t bytes, uint8_t *at[SIM_LANES]) {
   uint32_t offset[SIM_LANES];
-  for (uint32_t l = 0; l < SIM_LANES; l++) at[l] = w->block->shared + (address[l] - SIM_SHARED_BASE);
-  if (plain_offsets(w, i, address, bytes, offset)) return sim_shared_load_plain(w, i, offset, bytes);
+  if (plain_offsets(w, i, address, bytes, offset)) {
+    for (uint32_t l = 0; l < SIM_LANES; l++) at[l] = w->block->shared + offset[l];
+    return sim_shared_load_plain(w, i, offset, bytes);
+  }
   for (uint32_t todo = w->mask; todo; todo &= todo - 1) {
     const uint32_t l = (uint32_t)__builtin_ctz(todo);
     if (!sim_shared_read(w, i, l, address[l] > UINT32_MAX ? 0 : (uint32_t)address[l], bytes)) return false;
+    at[l] = w->block->shared + (address[l] - SIM_SHARED_BASE);
   }
   return true;
 }
