@@ -42,8 +42,8 @@ taper_status leftover_folder(arena *mem, const char **out_path, unsigned *out_nu
   char *folder = arena_printf(mem, "%s/taperc-XXXXXX", base && *base ? base : "/tmp");
   *out_path = NULL, *out_number = 0;
   if (!mkdtemp(folder))
-    return TAPER_FAIL(error, TAPER_DEVICE, "%s: cannot be created: %s; set TMPDIR to a folder that can be written", folder,
-                      file_error_text(errno));
+    return TAPER_FAIL(error, TAPER_DEVICE, "%s: cannot be created: %s; set TMPDIR to a folder that can be written",
+                      folder, file_error_text(errno));
   *out_path = folder;
   *out_number = leftover_add(folder);
   return TAPER_OK;
