@@ -62,28 +62,35 @@ taper_status cuda_begin_call(cuda_device *d, taper_error *error) {
   return TAPER_OK;
 }
 
-static void read_traffic(device *base, device_traffic *out) {
+static uint32_t read_traffic(device *base, device_traffic *out, uint32_t most) {
   cuda_device *d = (cuda_device *)base;
+  enum { KERNELS = 64 };
   unsigned (*read)(taper_sim_counters *, unsigned);
   void (*constants)(sim_usage *);
   void (*reset)(void);
   void *read_symbol = control(d, "taper_sim_counters_read"), *reset_symbol = control(d, "taper_sim_counters_reset"),
        *constants_symbol = control(d, "taper_sim_constants");
-  *out = (device_traffic){0};
-  if (!read_symbol || !reset_symbol || !constants_symbol) return;
+  if (!read_symbol || !reset_symbol || !constants_symbol || most == 0) return 0;
   memcpy(&read, &read_symbol, sizeof(read));
   memcpy(&reset, &reset_symbol, sizeof(reset));
   memcpy(&constants, &constants_symbol, sizeof(constants));
-  taper_sim_counters all = {0};
+  taper_sim_counters all[KERNELS] = {0};
   sim_usage weights = {0};
-  (void)read(&all, 1);
+  unsigned count = read(all, KERNELS);
   constants(&weights);
   reset();
-  *out = (device_traffic){.instructions = all.count.warp_instructions,
-                          .bytes = all.count.global.read_bytes,
-                          .sectors = all.count.global.read_sectors,
-                          .weight_bytes = weights.read_bytes,
-                          .weight_sectors = weights.read_sectors};
+  if (count > KERNELS) count = KERNELS;
+  for (unsigned i = 0; i < count && i < most; i++) {
+    const sim_counters *c = &all[i].count;
+    out[i] = (device_traffic){.launches = c->launches,
+                              .blocks = c->blocks,
+                              .instructions = c->warp_instructions,
+                              .bytes = c->global.read_bytes,
+                              .sectors = c->global.read_sectors};
+    snprintf(out[i].kernel, sizeof(out[i].kernel), "%.63s", all[i].kernel);
+  }
+  out[0].weight_bytes = weights.read_bytes, out[0].weight_sectors = weights.read_sectors;
+  return count < most ? count : most;
 }
 
 /* ---- open and close ---- */

@@ -1,6 +1,7 @@
 #include "runtime/bench.h"
 #include "runtime/device_cpu.h"
 #include "runtime/model.h"
+#include <string.h>
 #include <time.h>
 
 #if defined(__x86_64__)
@@ -170,15 +171,20 @@ double bench_barrier(taper_model *m) {
 
 bool bench_is_cpu(const taper_model *m) { return m->device->ops == &device_cpu; }
 
-bool bench_count(taper_model *m, bench_traffic *out) {
-  device_traffic t = {0};
-  *out = (bench_traffic){0};
-  if (!m->device->ops->traffic) return false;
-  m->device->ops->traffic(m->device, &t);
-  *out = (bench_traffic){.instructions = t.instructions,
-                         .bytes = t.bytes,
-                         .sectors = t.sectors,
-                         .weight_bytes = t.weight_bytes,
-                         .weight_sectors = t.weight_sectors};
-  return true;
+uint32_t bench_count(taper_model *m, bench_traffic out[BENCH_KERNELS]) {
+  device_traffic t[BENCH_KERNELS] = {0};
+  out[0] = (bench_traffic){0};
+  if (!m->device->ops->traffic) return 0;
+  const uint32_t count = m->device->ops->traffic(m->device, t, BENCH_KERNELS);
+  for (uint32_t i = 0; i < count; i++) {
+    out[i] = (bench_traffic){.launches = t[i].launches,
+                             .blocks = t[i].blocks,
+                             .instructions = t[i].instructions,
+                             .bytes = t[i].bytes,
+                             .sectors = t[i].sectors,
+                             .weight_bytes = t[i].weight_bytes,
+                             .weight_sectors = t[i].weight_sectors};
+    memcpy(out[i].kernel, t[i].kernel, sizeof(out[i].kernel));
+  }
+  return count;
 }

@@ -18,12 +18,16 @@ double bench_barrier(taper_model *m);
 
 /* What a simulated device has done since the last call, which begins the count anew. */
 typedef struct bench_traffic {
-  uint64_t instructions;                 /* of warps */
-  uint64_t bytes;                        /* different bytes of device memory that each launch read */
-  uint64_t sectors;                      /* of 32 bytes that hold them */
-  uint64_t weight_bytes, weight_sectors; /* of these, in memory that no launch wrote: weights and tables */
+  char kernel[64]; /* "": all kernels */
+  uint64_t launches, blocks;
+  uint64_t instructions; /* of warps */
+  uint64_t bytes;        /* different bytes of device memory that each launch read */
+  uint64_t sectors;      /* of 32 bytes that hold them */
+  uint64_t weight_bytes,
+      weight_sectors; /* of these, in memory that no launch wrote: weights and tables; 0 for one kernel */
 } bench_traffic;
-/* False: the device counts nothing. */
-bool bench_count(taper_model *m, bench_traffic *out);
+#define BENCH_KERNELS 64
+/* out[0]: all, then the kernels in the order of their first launches. Returns how many entries there are; 0: the device counts nothing. */
+uint32_t bench_count(taper_model *m, bench_traffic out[BENCH_KERNELS]);
 
 #endif

@@ -62,9 +62,11 @@ typedef struct device_decode {
 
 /* What a simulated device has executed since the last reset. */
 typedef struct device_traffic {
+  char kernel[64]; /* "": all kernels */
+  uint64_t launches, blocks;
   uint64_t instructions;                 /* of warps */
   uint64_t bytes, sectors;               /* read: different bytes, and different sectors of 32 bytes, of each launch */
-  uint64_t weight_bytes, weight_sectors; /* of these, in memory that no launch wrote */
+  uint64_t weight_bytes, weight_sectors; /* of these, in memory that no launch wrote: of all kernels only */
 } device_traffic;
 
 typedef struct device_ops {
@@ -85,8 +87,9 @@ typedef struct device_ops {
   taper_status (*run)(device *d, device_state *s, device_batch *batch, taper_error *error);
   /* NULL: the host samples. A fault of numbers is no failure: the row's `end` says it. */
   taper_status (*decode)(device *d, device_state *s, device_decode *call, taper_error *error);
-  /* NULL: nothing is counted. Zeroes the counters after reading them. */
-  void (*traffic)(device *d, device_traffic *out);
+  /* NULL: nothing is counted. out[0]: all; behind it kernels in the order of their first launches, `most` entries at most. Returns
+   * how many there are, and zeroes the counters. */
+  uint32_t (*traffic)(device *d, device_traffic *out, uint32_t most);
 } device_ops;
 
 struct device {
@@ -113,7 +116,7 @@ typedef struct device_plugin {
   const char *version;                                /* of the library it was built with */
   const device_ops *cuda, *sim;
 } device_plugin;
-#define DEVICE_PLUGIN_ABI 1u
+#define DEVICE_PLUGIN_ABI 2u
 #define DEVICE_PLUGIN_SYMBOL "taper_cuda_device"
 
 /* sqrt(mean((x - mu)^2)) of x[0..n), mu 0 but for the LayerNorm form; `inverse` [n], where not NULL, undoes a scale. */

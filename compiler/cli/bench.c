@@ -39,10 +39,11 @@ typedef struct bench_row {
   size_t rounds, loads;
   double load[LOADS], *prefill, *decode, *gb, *limit, *share; /* [rounds] */
   double fma, barrier;
-  bool cpu, counted;     /* limits are measured on the CPU, traffic is counted by the simulator */
-  bench_traffic traffic; /* of the last decode */
-  uint64_t decoded;      /* its tokens */
-  double interpreted;    /* its instructions of warps a second: the simulator's rate, nothing of a GPU */
+  bool cpu;                             /* limits are measured on the CPU, traffic is counted by the simulator */
+  uint32_t counted;                     /* 0: nothing is */
+  bench_traffic traffic[BENCH_KERNELS]; /* of the last decode: all of it, then by kernels */
+  uint64_t decoded;                     /* its tokens */
+  double interpreted;                   /* its instructions of warps a second: the simulator's rate, nothing of a GPU */
 } bench_row;
 
 static double now(void) {
@@ -108,14 +109,14 @@ static taper_status one_round(const build_opened *b, taper_session *s, const int
   TAPER_TRY(taper_session_append(s, 0, ids, (size_t)o->prefill, logits, error));
   double middle = now();
   TAPER_TRY(taper_session_rewind(s, 0, 0, error));
-  bench_count(b->model, &row->traffic);
+  (void)bench_count(b->model, row->traffic);
   double again = now();
   TAPER_TRY(decode(s, ids, o, logits, row, error));
   double end = now();
-  row->counted = bench_count(b->model, &row->traffic);
+  row->counted = bench_count(b->model, row->traffic);
   row->prefill[round] = (double)o->prefill / (middle - start);
   row->decode[round] = (double)row->decoded / (end - again);
-  row->interpreted = row->counted ? (double)row->traffic.instructions / (end - again) : NAN;
+  row->interpreted = row->counted ? (double)row->traffic[0].instructions / (end - again) : NAN;
   row->gb[round] = row->decode[round] * (double)row->info.bytes_per_token * 1e-9;
   if (!row->cpu) return TAPER_OK;
   TAPER_TRY(bench_read(b->model, 0, &row->limit[round], error));
@@ -180,6 +181,20 @@ static const char *stored_type(const st_file *package) {
   return "f32";
 }
 
+static void put_json_kernels(json_out *j, const bench_row *r, double tokens) {
+  json_open(j, "kernels", '[');
+  for (uint32_t i = 1; i < r->counted; i++) {
+    json_open(j, NULL, '{');
+    json_string(j, "kernel", r->traffic[i].kernel);
+    json_number(j, "launches_per_token", (double)r->traffic[i].launches / tokens);
+    json_number(j, "blocks_per_token", (double)r->traffic[i].blocks / tokens);
+    json_number(j, "instructions_per_token", (double)r->traffic[i].instructions / tokens);
+    json_number(j, "read_bytes_per_token", (double)r->traffic[i].bytes / tokens);
+    json_close(j, '}');
+  }
+  json_close(j, ']');
+}
+
 static void put_json(cli *c, const build_opened *b, const bench_own *o, bench_row *r) {
   json_out j = {0};
   const char *versions = st_metadata(&b->package, "taper.versions");
@@ -196,11 +211,13 @@ static void put_json(cli *c, const build_opened *b, const bench_own *o, bench_ro
   json_measured(&j, "limit_share", r->share, r->cpu ? r->rounds : 0);
   json_whole(&j, "bytes_per_token", r->info.bytes_per_token);
   const double tokens = r->counted ? (double)r->decoded : NAN; /* null where nothing is counted */
-  json_number(&j, "sectors_per_token", (double)r->traffic.sectors / tokens);
-  json_number(&j, "read_bytes_per_token", (double)r->traffic.bytes / tokens);
-  json_number(&j, "weight_sectors_per_token", (double)r->traffic.weight_sectors / tokens);
-  json_number(&j, "weight_read_bytes_per_token", (double)r->traffic.weight_bytes / tokens);
-  json_number(&j, "instructions_per_token", (double)r->traffic.instructions / tokens);
+  json_number(&j, "sectors_per_token", (double)r->traffic[0].sectors / tokens);
+  json_number(&j, "read_bytes_per_token", (double)r->traffic[0].bytes / tokens);
+  json_number(&j, "weight_sectors_per_token", (double)r->traffic[0].weight_sectors / tokens);
+  json_number(&j, "weight_read_bytes_per_token", (double)r->traffic[0].weight_bytes / tokens);
+  json_number(&j, "instructions_per_token", (double)r->traffic[0].instructions / tokens);
+  json_number(&j, "launches_per_token", (double)r->traffic[0].launches / tokens);
+  put_json_kernels(&j, r, tokens);
   json_number(&j, "interpreter_instructions_s", r->interpreted);
   json_whole(&j, "prefill_tokens", o->prefill);
   json_whole(&j, "decode_tokens", o->decode);
@@ -231,9 +248,9 @@ static void put_measured(text *t, const char *name, double *values, size_t n, co
 /* What a token costs a GPU, as far as counting tells; of times there is the interpreter's rate alone. */
 static void put_traffic(text *t, const bench_own *o, const bench_row *r) {
   char line[240];
-  const double tokens = (double)r->decoded, bytes = (double)r->traffic.bytes / tokens,
-               sectors = (double)r->traffic.sectors / tokens, weights = (double)r->traffic.weight_bytes / tokens,
-               weight_sectors = (double)r->traffic.weight_sectors / tokens;
+  const double tokens = (double)r->decoded, bytes = (double)r->traffic[0].bytes / tokens,
+               sectors = (double)r->traffic[0].sectors / tokens, weights = (double)r->traffic[0].weight_bytes / tokens,
+               weight_sectors = (double)r->traffic[0].weight_sectors / tokens;
   text_format(line, sizeof line, "  simulated: a token of a decode of %llu, in global memory:\n",
               (unsigned long long)o->decode);
   text_puts(t, line);
@@ -245,12 +262,27 @@ static void put_traffic(text *t, const bench_own *o, const bench_row *r) {
               weights, weight_sectors, weight_sectors > 0 ? 100 * weights / (32 * weight_sectors) : 0,
               weights / (double)r->info.bytes_per_token, (unsigned long long)r->info.bytes_per_token);
   text_puts(t, line);
-  text_format(line, sizeof line, "  executes %12.6g instructions of warps\n", (double)r->traffic.instructions / tokens);
+  text_format(line, sizeof line, "  executes %12.6g instructions of warps\n",
+              (double)r->traffic[0].instructions / tokens);
   text_puts(t, line);
   text_format(line, sizeof line,
               "  the interpreter's own rate, no GPU's: %.3g million instructions of warps a second\n",
               1e-6 * r->interpreted);
   text_puts(t, line);
+}
+
+/* Of a token, kernel by kernel. */
+static void put_kernels(text *t, const bench_row *r) {
+  char line[200];
+  const double tokens = (double)r->decoded;
+  text_puts(t, "  kernel             launches  blocks  instructions  bytes read\n");
+  for (uint32_t i = 1; i <= r->counted; i++) {
+    const bench_traffic *k = &r->traffic[i < r->counted ? i : 0];
+    text_format(line, sizeof line, "  %-18.30s %8.4g %7.5g %13.7g %11.7g\n", *k->kernel ? k->kernel : "all",
+                (double)k->launches / tokens, (double)k->blocks / tokens, (double)k->instructions / tokens,
+                (double)k->bytes / tokens);
+    text_puts(t, line);
+  }
 }
 
 static void put_times(text *t, const bench_own *o, bench_row *r) {
@@ -283,6 +315,7 @@ static void put_text(cli *c, const build_opened *b, const bench_own *o, bench_ro
     put_traffic(&t, o, r);
   else
     put_times(&t, o, r);
+  if (r->counted && c->verbose) put_kernels(&t, r);
   cli_put(t.data, t.size);
   text_free(&t);
 }
