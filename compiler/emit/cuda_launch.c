@@ -131,7 +131,7 @@ static void put_wide(table *t, size_t stage) {
   text_puts(t->out, w.has_before ? "{\"before\": {" : "{\"before\": null");
   const emit_functions *f = &t->f->before;
   cuda_launch rows = {{s->out_rows ? "\"out_rows\"" : "\"rows\"", "1", "1"}, 32},
-              blocks = cuda_launch_after(s, &t->mem);
+              blocks = cuda_launch_after(t->p, s, &t->mem);
   if (w.has_before) put_call(t, t->before[f->function_of[stage]], &rows, f->fields[stage]), text_puts(t->out, "}");
   text_puts(t->out, ",\n    \"products\": [");
   for (size_t i = 0; i < w.count; i++) put_product(t, &w.products[i], i);

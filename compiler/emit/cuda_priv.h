@@ -4,6 +4,7 @@
 
 #include "compiler/emit/emit_priv.h"
 
+#define CUDA_PACKS_AHEAD 12u      /* of 16 bytes, that a lane asks for at once: templates/cuda/dot.cuh */
 #define CUDA_SHARED_FLOATS 11264u /* of a block: 44 KiB of the 48 that every GPU gives */
 
 typedef struct cuda_wide cuda_wide;
@@ -23,7 +24,19 @@ typedef struct cuda_launch {
   uint32_t threads;
 } cuda_launch;
 cuda_launch cuda_launch_of(const plan *p, const plan_stage *s, arena *mem);
-cuda_launch cuda_launch_after(const plan_stage *s, arena *mem); /* of the epilogue behind products */
+cuda_launch cuda_launch_after(const plan *p, const plan_stage *s, arena *mem); /* of the epilogue behind products */
+
+/* ---- cuda_shape.c: how the products of a linear stage are cut ---- */
+typedef struct cuda_shape {
+  uint32_t lanes, columns; /* of a team, which has `columns` columns of each matrix at once */
+  uint32_t block;          /* columns of a block of the grid, whole units */
+  bool full;               /* every team has all its columns */
+} cuda_shape;
+/* wide: the products are made elsewhere. */
+cuda_shape cuda_shape_of(const plan *p, const plan_stage *s, const plan_segment *g, bool wide);
+/* Of a root whose width may be another than that of the segment's first. */
+cuda_shape cuda_shape_of_root(const plan *p, const plan_segment *g, const plan_root *r, cuda_shape shape);
+uint32_t cuda_warps_of(const plan *p, const plan_stage *s);
 
 /* cuda_stage.c: emit_functions' stage. */
 bool cuda_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,

@@ -11,7 +11,7 @@
 #define P_SHARED 64
 #define P_STAGED 0
 #define P_PROLOGUE
-#define P_PREFETCH
+#define P_AHEAD
 #define P_SEGMENTS copy(buffer_row(c, a->b0, 8, r0), block, some);
 #define P_COMMENT /* nothing */
 struct P_ARGS { uint64_t b0; };
@@ -24,7 +24,7 @@ KERNEL_OF(P_WARPS * 32) P_NAME(const __grid_constant__ taper_cuda_call call, con
   __shared__ __align__(16) float shared[P_KEPT + P_SHARED];
   [[maybe_unused]] float *kept = shared, *block = shared + P_KEPT;
   grid_release();
-  P_PREFETCH
+  P_AHEAD
   grid_wait();
 #if P_OUT_ROWS
   const uint32_t rows = c->out_rows;
@@ -32,13 +32,15 @@ KERNEL_OF(P_WARPS * 32) P_NAME(const __grid_constant__ taper_cuda_call call, con
   const uint32_t rows = c->rows;
 #endif
   const uint32_t first = blockIdx.y * TAPER_CUDA_ROWS, last = rows - first < TAPER_CUDA_ROWS ? rows : first + TAPER_CUDA_ROWS;
-  for (uint32_t r0 = first; r0 < last; r0 += ROWS) {
+  uint32_t r0 = first;
+  do {
     const uint32_t some = last - r0 < ROWS ? last - r0 : ROWS;
 #if P_STAGED
     P_PROLOGUE
     __syncthreads();
 #endif
     P_SEGMENTS
-    __syncthreads();
-  }
+    r0 += ROWS;
+    if (ROWS < TAPER_CUDA_ROWS) __syncthreads();
+  } while (ROWS < TAPER_CUDA_ROWS && r0 < last);
 }

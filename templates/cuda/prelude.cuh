@@ -36,10 +36,16 @@ INLINE vf v_splat(float x) { return x; }
 INLINE vf v_load(const float *p) { return *p; }
 INLINE void v_store(float *p, vf x) { *p = x; }
 
+/* x of the lane whose number differs in the bit STEP. */
+template <uint32_t STEP> INLINE float lane_xor(float x) {
+  float y;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(y) : "f"(x), "n"(STEP));
+  return y;
+}
 /* Sums in a fixed tree; every lane has the result. */
 INLINE float warp_sum(float x) {
-  UNROLL for (uint32_t step = 16; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
-  return x;
+  x += lane_xor<16>(x), x += lane_xor<8>(x), x += lane_xor<4>(x), x += lane_xor<2>(x);
+  return x + lane_xor<1>(x);
 }
 INLINE float warp_max(float x) {
   UNROLL for (uint32_t step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, step));
@@ -74,8 +80,8 @@ struct bf16 {
 struct f16 {
   uint16_t bits;
 };
-struct pack { /* 16 bytes of a row */
-  uint32_t part[4];
+struct pack { /* 16 bytes of a row, as they come: bits of numbers */
+  float part[4];
 };
 
 INLINE float to_float(float x) { return x; }
@@ -99,28 +105,45 @@ template <> [[maybe_unused]] __device__ __forceinline__ f16 rounded<f16>(float x
   return y;
 }
 
+/* unpack: a pack as floats; round: floats to what numbers of the type hold. */
 template <class T> struct numbers;
 template <> struct numbers<float> {
   static constexpr uint32_t per_pack = 4;
-  static __device__ __forceinline__ void unpack(float *y, pack p) {
-    UNROLL for (uint32_t i = 0; i < 4; i++) y[i] = __uint_as_float(p.part[i]);
+  static __device__ __forceinline__ void unpack(float *y, const pack &p) {
+    UNROLL for (uint32_t i = 0; i < 4; i++) y[i] = p.part[i];
   }
+  static __device__ __forceinline__ void round(float *) {}
 };
 template <> struct numbers<bf16> {
   static constexpr uint32_t per_pack = 8;
-  static __device__ __forceinline__ void unpack(float *y, pack p) {
-    UNROLL for (uint32_t i = 0; i < 4; i++) {
-      y[2 * i] = __uint_as_float(p.part[i] << 16);
-      y[2 * i + 1] = __uint_as_float(p.part[i] & 0xffff0000u);
+  static __device__ __forceinline__ void pair(float *y, uint32_t bits) {
+    asm("shl.b32 %0, %1, 16;" : "=f"(y[0]) : "r"(bits));
+    asm("and.b32 %0, %1, 0xffff0000;" : "=f"(y[1]) : "r"(bits));
+  }
+  static __device__ __forceinline__ void unpack(float *y, const pack &p) {
+    UNROLL for (uint32_t i = 0; i < 4; i++) pair(y + 2 * i, __float_as_uint(p.part[i]));
+  }
+  static __device__ __forceinline__ void round(float *y) {
+    UNROLL for (uint32_t i = 0; i < 8; i += 2) {
+      uint32_t bits;
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(y[i + 1]), "f"(y[i]));
+      pair(y + i, bits);
     }
   }
 };
 template <> struct numbers<f16> {
   static constexpr uint32_t per_pack = 8;
-  static __device__ __forceinline__ void unpack(float *y, pack p) {
-    UNROLL for (uint32_t i = 0; i < 4; i++) {
-      y[2 * i] = to_float(f16{(uint16_t)p.part[i]});
-      y[2 * i + 1] = to_float(f16{(uint16_t)(p.part[i] >> 16)});
+  static __device__ __forceinline__ void pair(float *y, uint32_t bits) {
+    asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }" : "=f"(y[0]), "=f"(y[1]) : "r"(bits));
+  }
+  static __device__ __forceinline__ void unpack(float *y, const pack &p) {
+    UNROLL for (uint32_t i = 0; i < 4; i++) pair(y + 2 * i, __float_as_uint(p.part[i]));
+  }
+  static __device__ __forceinline__ void round(float *y) {
+    UNROLL for (uint32_t i = 0; i < 8; i += 2) {
+      uint32_t bits;
+      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(y[i + 1]), "f"(y[i]));
+      pair(y + i, bits);
     }
   }
 };
@@ -132,8 +155,8 @@ template <class T> INLINE constexpr uint32_t pitch_of(uint32_t columns) {
 /* Read once, by nobody else: past the caches of the multiprocessor. Volatile: else the compiler moves it before the branch that guards it. */
 INLINE pack load_weight(const void *p) {
   pack v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.part[0]), "=r"(v.part[1]), "=r"(v.part[2]), "=r"(v.part[3])
+  asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.part[0]), "=f"(v.part[1]), "=f"(v.part[2]), "=f"(v.part[3])
                : "l"(p));
   return v;
 }

@@ -8,10 +8,13 @@
 #define P_COLUMNS 20
 #define P_BLOCK 8
 #define P_WARPS 4
-#define P_DOTS                                                                                              \
-  float *dots0 = block;                                                                                     \
-  dot<ROWS, 2, true>(dots0, P_BLOCK, [&](uint32_t i) { return buffer_row(c, a->b0, 12, r0 + i); }, some,    \
-                     (const float *)a->w0 + (size_t)column * pitch_of<float>(12), 12, n, P_WARPS);
+#define P_DOTS                                                                                            \
+  float *dots0 = block;                                                                                   \
+  const float *const w[1] = {(const float *)a->w0 + (size_t)column * pitch_of<float>(12)};                \
+  float *const d[1] = {dots0};                                                                            \
+  products<float, 12, 1, 4, 2, false, P_BLOCK, P_WARPS> p;                                                            \
+  p.begin(w, n);                                                                                          \
+  p.run<ROWS, true>(d, [&](uint32_t i) { return buffer_row(c, a->b0, 12, r0 + i); }, some);
 #define P_EPILOGUE copy(buffer_row(c, a->b1, 20, r) + column, block + i * P_BLOCK, n);
 #define P_COMMENT /* y = W x */
 struct P_ARGS { uint64_t b0, b1; const void *w0; };
