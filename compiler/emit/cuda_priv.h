@@ -4,7 +4,8 @@
 
 #include "compiler/emit/emit_priv.h"
 
-#define CUDA_PACKS_AHEAD 12u      /* of 16 bytes, that a lane asks for at once: templates/cuda/dot.cuh */
+#define CUDA_PACKS_AHEAD 12u /* of 16 bytes, that a lane asks for at once: templates/cuda/dot.cuh */
+#define CUDA_HALF_PACKS_AHEAD 8u
 #define CUDA_SHARED_FLOATS 11264u /* of a block: 44 KiB of the 48 that every GPU gives */
 
 typedef struct cuda_wide cuda_wide;

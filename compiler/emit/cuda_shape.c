@@ -44,7 +44,10 @@ static cuda_shape shape_of(const plan *p, const plan_stage *s, const plan_segmen
   return shape;
 }
 
-static uint32_t tile_of(const cuda_shape *shape) { return 32 / shape->lanes * shape->columns; }
+static uint32_t tile_of(const cuda_shape *shape) {
+  const uint32_t tile = 32 / shape->lanes * shape->columns;
+  return tile ? tile : 1;
+}
 
 static uint32_t widest_unit(const plan_stage *s) {
   uint32_t unit = 1;
@@ -78,8 +81,9 @@ cuda_shape cuda_shape_of(const plan *p, const plan_stage *s, const plan_segment 
   cuda_shape shape = shape_of(p, s, g);
   const uint32_t unit = widest_unit(s), most = wide ? WIDE_BLOCK : cuda_warps_of(p, s) * tile_of(&shape);
   const uint32_t whole = !wide && most >= unit ? most / unit * unit : most;
-  shape.block = g->unit >= whole ? g->unit : whole / g->unit * g->unit;
-  if (!wide && shape.block < unit && unit % g->unit == 0) shape.block = unit;
+  const uint32_t own = g->unit ? g->unit : 1;
+  shape.block = own >= whole ? own : whole / own * own;
+  if (!wide && shape.block < unit && unit % own == 0) shape.block = unit;
   shape.full = g->columns % tile_of(&shape) == 0 && shape.block % tile_of(&shape) == 0;
   return shape;
 }
