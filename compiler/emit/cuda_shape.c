@@ -62,6 +62,13 @@ cuda_shape cuda_shape_of_root(const plan *p, const plan_segment *g, const plan_r
   return shape;
 }
 
+static uint32_t widest(const plan_stage *s) {
+  uint32_t columns = 1;
+  for (size_t i = 0; i < s->segment_count; i++)
+    if (s->segments[i].columns > columns) columns = s->segments[i].columns;
+  return columns;
+}
+
 uint32_t cuda_warps_of(const plan *p, const plan_stage *s) {
   uint64_t tiles = 0;
   const uint32_t unit = widest_unit(s);
@@ -80,7 +87,8 @@ uint32_t cuda_warps_of(const plan *p, const plan_stage *s) {
 cuda_shape cuda_shape_of(const plan *p, const plan_stage *s, const plan_segment *g, bool wide) {
   cuda_shape shape = shape_of(p, s, g);
   const uint32_t unit = widest_unit(s), most = wide ? WIDE_BLOCK : cuda_warps_of(p, s) * tile_of(&shape);
-  const uint32_t whole = !wide && most >= unit ? most / unit * unit : most;
+  const uint32_t there = (widest(s) + unit - 1) / unit * unit, room = wide || there > most ? most : there,
+                 whole = !wide && room >= unit ? room / unit * unit : room;
   const uint32_t own = g->unit ? g->unit : 1;
   shape.block = own >= whole ? own : whole / own * own;
   if (!wide && shape.block < unit && unit % own == 0) shape.block = unit;

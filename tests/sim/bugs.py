@@ -19,14 +19,14 @@ BUGS = [
     # where numbers lie
     ("stride of another buffer's rows", "live", "", [(r"(void linear_5_0(?:.*\n)*?.*buffer_row\(c, a->b0, )84", r"\g<1>72")]),
     ("rows of 16-bit weights without their padding", "layers-f16", "", [(r"\(size_t\)id \* pitch_of<T>\(n\)", "(size_t)id * n")]),
-    ("last columns of the head not cut off", "live", "", [(r"n = 301 - column < 4 \? 301 - column : 4", "n = 4")]),
+    ("last columns of the head not cut off", "live", "", [(r"n = 301 - column < 32 \? 301 - column : 32", "n = 32"), (r"n = columns - column < 32 \? columns - column : 32", "n = 32")]),
     ("one row too many", "live", NEVER, [(r"(void linear_4_prologue(?:.*\n)*?.*)i < some;", r"\1i <= some;")]),
     ("rows wanted are taken for the first ones", "live", "", [(r"\(uint32_t\)c->out_row\[r0 \+ i\]", "r0 + i")]),
     ("cache of the row instead of its sequence", "live", "", [(r"\(size_t\)c->slot\[r\] \* c->context", "(size_t)r * c->context")]),
     ("too little shared memory", "live", "outside of|shared", [(r"(void linear_1\((?:.*\n)*?|KERNEL_OF\(8 \* 32\) linear_1\((?:.*\n)*?.*shared\[128 \+ )864", r"\g<1>512")]),
-    ("end of a row not masked in a product", "flat", NEVER, [(r"k \+ i < width \? x\[k \+ i\] : 0\.0f", "x[k + i]")]),
+    ("end of a row not masked in a product", "flat", NEVER, [(r"k \+ i < WIDTH \? x\[k \+ i\] : 0\.0f", "x[k + i]")]),
     ("end of a row not masked in a tiled product", "flat", NEVER, [(r"k \+ i < depth \? row\[k \+ i\] : rounded<T>\(0\.0f\)", "row[k + i]")]),
-    ("weights by 16 bytes at an odd start", "live", "misaligned", [(r"load_weight\(p\[q\] \+ at\)", "load_weight(p[q] + at + 1)")]),
+    ("weights by 16 bytes at an odd start", "live", "misaligned", [(r"load_weight\(p\);", "load_weight(p + 1);")]),
     # attention
     ("a split begins one key early", "live", "", [(r"begin = first \+ share \* split,", "begin = first + share * split - (split > 0),")]),
     ("one key beyond the row's own", "live", NEVER, [(r"share < last \+ 1 \? begin \+ share : last \+ 1;", "share < last + 2 ? begin + share : last + 2;")]),
@@ -52,8 +52,8 @@ BUGS = [
     ("norm without eps", "live", "", [(r"\(float\)n \+ eps\);", "(float)n);")]),
     ("mean not taken off", "layers-f16", "", [(r"y\[i\] = \(x\[i\] - mu\) \* \(s", "y[i] = x[i] * (s")]),
     ("bias twice", "folded-bf16", "", [(r"(v = v_load\(d0 \+ j\) \+ v_load\(w0 \+ column \+ j\))", r"\1 + v_load(w0 + column + j)")]),
-    ("rounded before the sum is whole", "folded-bf16", "", [(r"= warp_sum\(sum\[i\]\[q\]\[0\] \+ sum\[i\]\[q\]\[1\]\)", "= warp_sum(to_float(rounded<T>(sum[i][q][0] + sum[i][q][1])))")]),
-    ("half a warp is added", "live", "", [(r"step = 16; step > 0; step /= 2\) x \+= __shfl_xor_sync\(ALL_LANES, x, step\);", "step = 8; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);")]),
+    ("rounded before the sum is whole", "folded-bf16", "", [(r"\? sum\[r\]\[i\]\[0\] \+ sum\[r\]\[i\]\[CHAINS - 1\] : sum\[r\]\[i\]\[0\];", "? to_float(rounded<T>(sum[r][i][0] + sum[r][i][CHAINS - 1])) : to_float(rounded<T>(sum[r][i][0]));")]),
+    ("half a warp is added", "live", "", [(r"x \+= lane_xor<16>\(x\), x \+=", "x +=")]),
     ("rotation of the wrong half", "live", "", [(r"2 \* i \+ 1 : half \+ i;", "2 * i + 1 : n - 1 - i;")]),
     ("queries rotated one position on", "live", "", [(r"(rope\(y2.*\(size_t\))c->pos\[r\]", r"\1(c->pos[r] + 1)")]),
     # choosing

@@ -127,7 +127,7 @@ def instructions(ptx):
     return re.sub(r"^\s*(?:\.loc|//)[^\n]*\n|_\d{8}_\d+_\w*", "", ptx, flags=re.M)
 
 
-FUNCTION = re.compile(r"^(?:(?:template <[^\n]*>\s)?INLINE [^;{]*?\b(\w+)\(|KERNEL_OF\([^\n]*?\) (\w+)\()[^\n]*(?:\}\n|\n(?:[^\n]*\n)*?\}\n)", re.M)
+FUNCTION = re.compile(r"^(?:template <[^\n]*> struct (\w+) \{\n(?:[^\n]*\n)*?\};\n|(?:(?:template <[^\n]*>\s)?INLINE [^;{]*?\b(\w+)\(|KERNEL_OF\([^\n]*?\) (\w+)\()[^\n]*(?:\}\n|\n(?:[^\n]*\n)*?\}\n))", re.M)
 ENTRY = re.compile(r"^\.visible \.entry (\w+)\(.*?^\}\n", re.M | re.S)
 
 
@@ -136,7 +136,7 @@ class Compiler:
 
     def __init__(self, build, text, folder):
         self.build, self.text, self.folder = build, text, folder
-        self.parts = [(m.start(), m.end(), m.group(1) or m.group(2), bool(m.group(2))) for m in FUNCTION.finditer(text)]
+        self.parts = [(m.start(), m.end(), m.group(1) or m.group(2) or m.group(3), bool(m.group(3))) for m in FUNCTION.finditer(text)]
         self.plain = self.compile(text)
 
     def compile(self, text):
