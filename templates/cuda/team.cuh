@@ -38,8 +38,29 @@ template <uint32_t N> INLINE void load_vector(float *y, const float *x, bool som
 
 /* Every lane gets the sum over its team: a fixed tree. */
 template <uint32_t LANES> INLINE float sum_of_team(float x) {
-  UNROLL for (uint32_t step = LANES / 2; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
-  return x;
+  if constexpr (LANES > 1) {
+    x += lane_xor<LANES / 2>(x);
+    return sum_of_team<LANES / 2>(x);
+  } else {
+    return x;
+  }
+}
+/* Sum and maximum over the lanes of a warp that have the same place in their teams. */
+template <uint32_t LANES> INLINE float sum_of_teams(float x) {
+  if constexpr (LANES < 32) {
+    x += lane_xor<LANES>(x);
+    return sum_of_teams<2 * LANES>(x);
+  } else {
+    return x;
+  }
+}
+template <uint32_t LANES> INLINE float max_of_teams(float x) {
+  if constexpr (LANES < 32) {
+    x = fmaxf(x, lane_xor<LANES>(x));
+    return max_of_teams<2 * LANES>(x);
+  } else {
+    return x;
+  }
 }
 
 /* Part of a softmax: sum of e^(s - most) v_j, the largest s, sum of e^(s - most). In memory: the sums, then the other two. */
