@@ -52,7 +52,7 @@ template <uint32_t V, uint32_t STEP> INLINE void sum_lanes(float *v) {
 template <class T, uint32_t K, uint32_t ROOTS, uint32_t LANES, uint32_t C, bool FULL, uint32_t LD, uint32_t WARPS> struct products {
   static constexpr uint32_t N = numbers<T>::per_pack, PITCH = pitch_of<T>(K), PACKS = PITCH / N, STEPS = (PACKS + LANES - 1) / LANES;
   static constexpr uint32_t TILE = VL / LANES * C;
-  static constexpr uint32_t STEPS_AT_ONCE = STEPS * ROOTS * C <= (N == 4 ? 12 : 8) ? STEPS : steps_at_once(STEPS, 4 / (ROOTS * C)), ROUNDS = (STEPS + STEPS_AT_ONCE - 1) / STEPS_AT_ONCE;
+  static constexpr uint32_t STEPS_AT_ONCE = STEPS * ROOTS * C <= (N == 4 ? 12 : 8) ? STEPS : steps_at_once(STEPS, ROOTS * C == 1 ? 4 : 6 / (ROOTS * C)), ROUNDS = (STEPS + STEPS_AT_ONCE - 1) / STEPS_AT_ONCE;
   static constexpr bool EVEN = ROUNDS * STEPS_AT_ONCE * LANES == PACKS; /* no lane is idle in any step */
 
   const T *from[ROOTS]; /* the block's first column */

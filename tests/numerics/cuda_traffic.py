@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""What a token reads of the weights at odd widths, by `bench --device=sim`: every row of a matrix once, padded to 16 bytes, and nearly all of each sector of 32 bytes."""
+"""What a token reads of the weights at odd widths, by `bench --device=sim`: every row of a matrix once, padded to 16 bytes, and nearly all of each sector of 32 bytes.
+And how many instructions of warps a token takes for each byte of weights: a written bound for two models."""
 import json
 import os
 import subprocess
@@ -46,11 +47,32 @@ def run(shape, dtype):
     print("not ok %s: %s" % (label, "; ".join(problems)) if problems else "ok %s: %d bytes of %d, %.3f of %d sectors" % (label, read, least, read / 32 / sectors, sectors), flush=True)
 
 
+# model: instructions of warps for a byte of weights, at most (before products were made by teams of lanes: 0.75 and 0.14)
+BOUNDS = [("examples/models/kjv-all", None, 0.095), ("d = 288", dict(d=288, heads=6, ff=768, vocab=4096, layers=1), 0.05)]
+
+
+def bound(model, shape, most):
+    path = os.path.join(ROOT, model)
+    if shape:
+        c = oracle.config(context=64, **shape)
+        path = os.path.join(ROOT, "build/numerics/cuda_traffic/bound")
+        oracle.write(path, c, oracle.weights(c, 3))
+    p = subprocess.run([TAPERC, "bench", path, "--device=sim", "-p", "2", "-n", "8", "-r", "1", "--json"], capture_output=True, text=True)
+    if p.returncode:
+        return print("not ok instructions of %s: exit %d: %s" % (model, p.returncode, p.stderr.strip()[-300:].replace("\n", " | ")))
+    told = json.loads(p.stdout)
+    each, parts = told["instructions_per_token"] / told["bytes_per_token"], sum(k["instructions_per_token"] for k in told["kernels"])
+    good = each <= most and abs(parts - told["instructions_per_token"]) < 1 and told["launches_per_token"] > 5
+    print("%s instructions of %s: %.4f for a byte of weights, at most %g; %d by kernels, %d in all" % ("ok" if good else "not ok", model, each, most, parts, told["instructions_per_token"]), flush=True)
+
+
 def main():
     if subprocess.run([TAPERC, "compile", os.path.join(ROOT, "examples/models/kjv-all"), "--target", "cuda", "--emit=ptx", "-o", os.devnull], capture_output=True).returncode == 3:
         return print("skip traffic of weights: no NVRTC here")
     for shape, dtype in SHAPES if os.environ.get("TAPERC_LONG") else SHAPES[:1] if os.environ.get("TAPERC_QUICK") else SHAPES[:2]:
         run(shape, dtype)
+    for model, shape, most in BOUNDS:
+        bound(model, shape, most)
 
 
 main()
