@@ -234,10 +234,9 @@ INLINE void cut(chooser *s, candidates *c, cut_rule *q) {
   if (few) c->in_list = true, c->n = s->listed;
 }
 
-/* The id with the largest perturbed score (Gumbel-max) among the candidates; the lowest on ties. */
+/* The id with the largest perturbed score (Gumbel-max) among the candidates; the lowest on ties. A list was made ahead of a barrier. */
 INLINE uint32_t draw(chooser *s, const candidates *c, const taper_cuda_sampling *o, uint32_t sequence, uint32_t position) {
   uint64_t most = 0, mine = 0;
-  __syncthreads();
   ROLLED for (uint32_t i = threadIdx.x; i < c->n; i += CHOOSERS) {
     const uint64_t key = key_at(s, c, i);
     const float v = value_of(key);
