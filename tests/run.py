@@ -112,6 +112,7 @@ def main():
     a.add_argument("--quick", action="store_true")
     a.add_argument("-j", "--jobs", type=int, default=2, help="groups at a time")
     a.add_argument("--only", help="run groups whose name holds this")
+    a.add_argument("--without", default="", help="names, with commas: not the groups whose name holds one of them")
     a.add_argument("--slow-factor", type=float, default=1.0, help="for sanitizer builds: multiplies the hang guards")
     o = a.parse_args()
     build = os.path.abspath(o.build)
@@ -134,7 +135,7 @@ def main():
     env["TAPER_TEST_PACKAGES"] = ":".join(packages)
 
     def wanted(name):
-        return not o.only or o.only in name
+        return (not o.only or o.only in name) and not any(w in name for w in o.without.split(",") if w)
 
     groups = []
     for test in sorted(glob.glob(os.path.join(ROOT, "tests/unit/test_*.c"))):

@@ -6,7 +6,7 @@ help:
 	@echo 'make demo            sets up, builds, and shows the main job on real text (under 4 minutes after the downloads)'
 	@echo 'make check           sets up, builds, runs all tests; last line: N passed, N failed, N skipped'
 	@echo 'make check-quick     the tests to run at each commit (under 2 minutes)'
-	@echo 'make check-long      sanitizers, clang, fuzzing, kills, coverage (up to 60 minutes); summary in docs/check-long.md'
+	@echo 'make check-long      sanitizers, clang, every image of the gate, kills, fuzzing, coverage (60 minutes); summary in docs/check-long.md'
 	@echo 'make lint            clang-format, cppcheck, clang-tidy, include directions, file sizes, generated docs'
 	@echo 'make setup           Debian packages (and, with check, a Python venv for oracles)'
 	@echo 'make gpu-bundle      build/gpu-bundle/: what a machine with a GPU needs to test and measure (run.sh there)'
