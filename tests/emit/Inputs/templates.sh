@@ -17,7 +17,7 @@ for f in "$1"/templates/cpu/train/*.h; do
     done
   done
 done
-grep -oh 'P_[A-Z_]*' "$1"/templates/cpu/*.c "$1"/templates/cuda/*.cu | sort -u > "$2.used"
+grep -ohw 'P_[A-Z_]*' "$1"/templates/cpu/*.c "$1"/templates/cuda/*.cu | sort -u > "$2.used"
 sed -n 's/^PARAM(\(P_[A-Z_]*\),.*/\1/p' "$1/templates/params.def" | sort -u > "$2.listed"
 diff "$2.used" "$2.listed"
 # every row-wise op of inference has a kernel; these are arguments or other names of the same floats
