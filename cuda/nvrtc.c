@@ -2,13 +2,16 @@
 #include "cuda/nvrtc.h"
 #include "cuda/child.h"
 #include "cuda/library.h"
+#include "runtime/base/file.h"
 #include "runtime/base/text.h"
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define INSTALL "install it (pip install nvidia-cuda-nvrtc) and set TAPER_LIBNVRTC to its libnvrtc.so.13"
 #define ANOTHER "set TAPER_LIBNVRTC to another NVRTC (pip install nvidia-cuda-nvrtc; older: nvidia-cuda-nvrtc-cu12)"
@@ -150,6 +153,9 @@ static taper_status compile(const nvrtc *n, const char *name, const char *arch, 
   const char *const options[] = {architecture, NVRTC_OPTIONS, "--no-cache"};
   const int count = (int)(sizeof options / sizeof *options);
   nvrtc_program program = NULL;
+  if (chdir("/") != 0)
+    return TAPER_FAIL(error, TAPER_IO, "/: cannot be entered: %s",
+                      file_error_text(errno)); /* it writes the folder into the PTX */
   int result = n->nvrtcCreateProgram(&program, source, name, 0, NULL, NULL);
   if (result == NVRTC_SUCCESS) {
     result = n->nvrtcCompileProgram(program, count, options);

@@ -105,4 +105,5 @@ gpu-bundle: setup-check
 	@$(MAKE) --no-print-directory -j2 all unit
 	@$$([ -x build/venv/bin/python ] && echo build/venv/bin/python || echo $(PYTHON)) cuda/gpu/bundle.py $(B) build/gpu-bundle
 gpu-report:
-	@$(PYTHON) cuda/gpu/report.py $(DIR) > docs/performance-gpu.md.tmp && mv docs/performance-gpu.md.tmp docs/performance-gpu.md
+	@[ -d '$(DIR)' ] || { echo "gpu-report: DIR='$(DIR)' is no folder; give DIR=the one that run.sh wrote" >&2; exit 2; }
+	@$(PYTHON) cuda/gpu/report.py '$(DIR)' > docs/performance-gpu.md.tmp && mv docs/performance-gpu.md.tmp docs/performance-gpu.md || { rm -f docs/performance-gpu.md.tmp; exit 1; }

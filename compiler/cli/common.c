@@ -314,8 +314,11 @@ int cli_common_finish(cli *c) {
     int bad = set_device(c, "variable TAPER_DEVICE", device);
     if (bad) return bad;
   }
-  if (c->device_kind == CLI_CPU && (c->gemm || c->no_graph))
-    cli_warn(c, "option '%s' acts on nothing on the device cpu", c->gemm ? "--gemm" : "--no-graph");
+  if (c->device_kind == CLI_CPU && c->gemm) cli_warn(c, "option '--gemm' acts on nothing on the device cpu");
+  if (c->device_kind == CLI_CPU && c->no_graph) cli_warn(c, "option '--no-graph' acts on nothing on the device cpu");
+  if (c->device_kind != CLI_CPU && c->threads_text)
+    cli_warn(c, "option '-t' acts on nothing on the device %s%s", c->device,
+             c->device_kind == CLI_SIM ? "; TAPER_SIM_THREADS sets the interpreter's" : "");
   if ((acts & CLI_ACT_DEVICE) && c->device_kind == CLI_CPU && c->build.pass.dtype != IR_F32) return cli_no_halves(c);
   int wrong = check_switches(c);
   if (wrong) return wrong;

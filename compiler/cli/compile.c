@@ -28,8 +28,8 @@ static const struct argp_option options[] = {
     {"for", KEY_FOR, "WORD", 0, "decode (default), train, both: what the package is for", 0},
     {"emit", KEY_EMIT, "WORD", 0, "stop earlier and write a text: ast, ir, plan, source, asm, dot, ptx", 0},
     {"target-triple", KEY_TRIPLE, "T", 0, "triple for the C compiler (default: this machine's)", 0},
-    {"save-temps", KEY_TEMPS, "DIR", OPTION_ARG_OPTIONAL, "keep the C source and objects (default: the working folder)",
-     0},
+    {"save-temps", KEY_TEMPS, "DIR", OPTION_ARG_OPTIONAL,
+     "keep the source and what was made of it: objects; cubins and PTX (default: the working folder)", 0},
     {0}};
 
 static int set_cuda_archs(cli *c, compile_own *o, const char *value) {
@@ -78,7 +78,9 @@ static int option(cli *c, int key, const char *value) {
   int bad;
   switch (key) {
   case KEY_TARGET: return cli_parse_word(c, "--target", value, "cpu|cuda", &o->target);
-  case KEY_ARCH: o->arch_text = value; break;
+  case KEY_ARCH: /* given again: more of them */
+    o->arch_text = o->arch_text ? arena_printf(&c->memory, "%s,%s", o->arch_text, value) : value;
+    break;
   case KEY_FOR: return cli_parse_word(c, "--for", value, "decode|train|both", &o->use);
   case KEY_EMIT:
     bad = cli_parse_word(c, "--emit", value, "ast|ir|plan|source|asm|dot|ptx", &word);

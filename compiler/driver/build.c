@@ -52,7 +52,7 @@ taper_status build_source(const model_loaded *m, const plan *p, text *out, text 
   text ir = {0};
   const plan_tensor *tensors;
   size_t n = plan_tensors(p, &tensors), bytes;
-  ir_print(m->module, &ir);
+  ir_print_unplaced(m->module, &ir);
   hash_stream *h = ir.failed ? NULL : hash_begin();
   if (!h) return TAPER_FAIL(error, TAPER_NOMEM, "no memory for the IR text; free some");
   hash_update(h, ir.data, ir.size);

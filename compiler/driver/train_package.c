@@ -38,7 +38,7 @@ static size_t bytes_of(const ir_module *m, ir_value v) { return (size_t)ir_eleme
 /* Of the module alone: runs that differ in seed or weights share an image. */
 static taper_status hash_job(const train_job *job, char out_hash[33], taper_error *error) {
   text ir = {0};
-  ir_print(job->model.module, &ir);
+  ir_print_unplaced(job->model.module, &ir);
   if (ir.failed) return TAPER_FAIL(error, TAPER_NOMEM, "no memory for the IR text; free some");
   memcpy(out_hash, hash_bytes(ir.data, ir.size).hex, 33);
   text_free(&ir);

@@ -85,7 +85,7 @@ static void put_loc(text *out, diag_loc loc) {
   text_puts(out, ")");
 }
 
-static void put_op(text *out, const ir_node *node, const uint32_t *numbers, ir_value v) {
+static void put_op(text *out, const ir_node *node, const uint32_t *numbers, ir_value v, bool places) {
   if (node->op != IR_RETURN) {
     put_value(out, numbers, v);
     text_puts(out, " = ");
@@ -104,13 +104,14 @@ static void put_op(text *out, const ir_node *node, const uint32_t *numbers, ir_v
     text_puts(out, " ");
     put_string(out, node->name);
   }
-  if (node->loc.file && !node->loc_hidden) put_loc(out, node->loc);
+  if (places && node->loc.file && !node->loc_hidden) put_loc(out, node->loc);
 }
 
-static void put_region(text *out, const ir_module *m, ir_region r, const uint32_t *numbers, const char *indent) {
+static void put_region(text *out, const ir_module *m, ir_region r, const uint32_t *numbers, const char *indent,
+                       bool places) {
   for (ir_value v = ir_first(m, r); v.id; v = ir_next(m, v)) {
     text_puts(out, indent);
-    put_op(out, ir_node_at(m, v), numbers, v);
+    put_op(out, ir_node_at(m, v), numbers, v, places);
     text_puts(out, "\n");
   }
 }
@@ -123,7 +124,7 @@ static void put_number(text *out, double v) {
     text_put_double(out, v);
 }
 
-void ir_print(const ir_module *m, text *out) {
+static void print(const ir_module *m, bool places, text *out) {
   arena scratch = {0};
   const uint32_t *numbers = ir_print_numbers(m, &scratch);
   text_puts(out, "tir 1\nmodule ");
@@ -136,17 +137,20 @@ void ir_print(const ir_module *m, text *out) {
     put_number(out, m->params[i].value);
     text_puts(out, "\n");
   }
-  put_region(out, m, IR_GLOBALS, numbers, "  ");
+  put_region(out, m, IR_GLOBALS, numbers, "  ", places);
   for (size_t i = 0; i < ir_entry_count(m); i++) {
     text_puts(out, "  entry @");
     put_word(out, ir_region_name(m, ir_entry_at(m, i)));
     text_puts(out, " {\n");
-    put_region(out, m, ir_entry_at(m, i), numbers, "    ");
+    put_region(out, m, ir_entry_at(m, i), numbers, "    ", places);
     text_puts(out, "  }\n");
   }
   text_puts(out, "}\n");
   arena_free(&scratch);
 }
+
+void ir_print(const ir_module *m, text *out) { print(m, true, out); }
+void ir_print_unplaced(const ir_module *m, text *out) { print(m, false, out); }
 
 void ir_print_op(const ir_module *m, ir_value v, text *out) {
   arena scratch = {0};
@@ -154,6 +158,6 @@ void ir_print_op(const ir_module *m, ir_value v, text *out) {
   if (!v.id || ir_is(m, v, IR_OP_NONE))
     text_puts(out, "(no op)");
   else
-    put_op(out, ir_node_at(m, v), numbers, v);
+    put_op(out, ir_node_at(m, v), numbers, v, true);
   arena_free(&scratch);
 }

@@ -167,6 +167,7 @@ static void begin_warp(block *b, warp *w) {
   memset(w->seen, 0, sizeof(w->seen));
   if (w->lane_seen) memset(w->lane_seen, 0, SIM_LANES * sizeof(*w->lane_seen));
   memset(w->copy_groups, 0, sizeof(w->copy_groups));
+  w->passed_by = w->strayed = 0;
   if (w->written) memset(w->written, 0, (k->register_bytes + 63u) / INST_REGISTER_BYTES * sizeof(*w->written));
   if (w->local_written) memset(w->local_written, 0, (size_t)SIM_LANES * k->local_bytes);
   block_specials(b, w);
@@ -240,6 +241,7 @@ static void release(block *b, uint32_t id) {
     warp *w = &b->warps[k];
     uint32_t lanes = 0;
     group g = {0};
+    if (r->warps >> k & 1u) w->passed_by = w->strayed = 0;
     for (uint32_t n = 0; n < w->group_count;) {
       if (w->groups[n].state != GROUP_AT_BARRIER || w->groups[n].barrier != id) {
         n++;
@@ -269,6 +271,17 @@ static void check_barrier(block *b, uint32_t id) {
   if (r->expected ? r->threads >= r->expected : r->threads >= alive_threads(b)) release(b, id);
 }
 
+/* An aligned barrier is for all lanes of a warp that are alive: those that are elsewhere now must come, or end with nothing else done
+   (an early return). */
+static void note_absent(warp *w, const inst *i, uint32_t lanes) {
+  uint32_t waiting = lanes;
+  for (uint32_t k = 0; k < w->group_count; k++)
+    if (w->groups[k].state == GROUP_AT_BARRIER) waiting |= w->groups[k].lanes;
+  if (!i->vector) w->passed_by |= w->alive;
+  w->passed_by &= ~waiting;
+  w->strayed &= ~waiting;
+}
+
 /* bar.sync|arrive|red: operands: [result,] barrier, [count,] [predicate]; fence: 1 arrives only; is_signed: has a count. */
 void sim_barrier_arrive(warp *w, group *g, const inst *i, uint32_t lanes) {
   block *b = w->block;
@@ -281,6 +294,7 @@ void sim_barrier_arrive(warp *w, group *g, const inst *i, uint32_t lanes) {
     return;
   }
   barrier *r = &b->barriers[id];
+  note_absent(w, i, lanes);
   if (r->used && ((!count && r->pc != g->pc) || r->expected != count)) {
     sim_stop(w, i, l, SIM_DIVERGENT_BARRIER, id, "others of the block wait at line %u of the PTX, for %u threads",
              b->run->kernel->module->code[r->pc].line, r->expected);

@@ -14,6 +14,11 @@ static taper_status decode_barrier(decoder *d, inst *i) {
   i->is_signed = 1;
   return operand_value(d, i, 4, true);
 }
+/* barrier.sync: without .aligned the lanes of a warp may come one after the other: vector 2. */
+static taper_status decode_apart(decoder *d, inst *i) {
+  i->vector = i->choice[2] ? 0 : 2;
+  return decode_barrier(d, i);
+}
 static taper_status decode_arrive(decoder *d, inst *i) {
   i->vector = 1;
   i->is_signed = 1;
@@ -69,7 +74,7 @@ static const op_row rows[] = {
     {.pattern = "brkpt", .kind = INST_TRAP, .run = nothing},
     {.pattern = "nanosleep.u32", .kind = INST_NANOSLEEP, .run = nothing, .operands = {4}},
     {.pattern = "bar.?cta.sync", .kind = INST_BARRIER, .run = nothing, .decode = decode_barrier},
-    {.pattern = "barrier.?cta.sync.?aligned", .kind = INST_BARRIER, .run = nothing, .decode = decode_barrier},
+    {.pattern = "barrier.?cta.sync.?aligned", .kind = INST_BARRIER, .run = nothing, .decode = decode_apart},
     {.pattern = "bar.?cta.arrive", .kind = INST_BARRIER, .run = nothing, .decode = decode_arrive},
     {.pattern = "barrier.?cta.arrive.?aligned", .kind = INST_BARRIER, .run = nothing, .decode = decode_arrive},
     {.pattern = "bar.red.and|or.pred", .kind = INST_BARRIER, .run = nothing, .decode = decode_vote},

@@ -230,4 +230,4 @@ static const op_row rows[] = {
     {.pattern = "cvt.rna.tf32.f32", .run = to_tf32_away, .fast = to_tf32_away_fast, .operands = {OPERAND_DEST | 4, 4}},
     {.pattern = "cvt.rn.tf32.f32", .run = to_tf32, .fast = to_tf32_fast, .operands = {OPERAND_DEST | 4, 4}},
 };
-OP_TABLE(sim_convert_ops, rows);
+OP_TABLE_COMPUTED(sim_convert_ops, rows);

@@ -68,6 +68,7 @@ static const op_row *find_row(const parts *p, inst *i, uint32_t *out_best) {
       if (row->pattern[0] != p->at[0][0]) continue;
       memset(i->choice, 0, sizeof(i->choice));
       const uint32_t n = match(row->pattern, p, i->choice, &whole);
+      i->written_as = row->written_as ? row->written_as : tables[t]->written_as;
       if (whole) return row;
       if (n > *out_best) *out_best = n;
     }
@@ -142,7 +143,6 @@ taper_status parse_instruction(decoder *d) {
                       t->at);
   i.run = decode_choose(row->run, row->fast);
   i.kind = row->kind;
-  i.copies = row->copies;
   TAPER_TRY(row->decode ? row->decode(d, &i) : operands(d, &i, row));
   TAPER_TRY(parse_expect(d, ";"));
   if (d->unused) return parse_fail(d, t, "used_bytes_mask before what is no ld");

@@ -194,7 +194,12 @@ static CUresult total_memory(size_t *bytes, CUdevice device) {
 }
 
 CUresult cuInit(unsigned flags) { DRV_CALL(0, init(flags)); }
-CUresult cuDriverGetVersion(int *version) { DRV_CALL(0, put_int(version, (int)drv.options.driver_version)); }
+static CUresult driver_version(int *version) { /* asked before cuInit, too */
+  if (!drv.initialised) DRV_TRY(options_from_environment());
+  return put_int(version, (int)drv.options.driver_version);
+}
+
+CUresult cuDriverGetVersion(int *version) { DRV_CALL(0, driver_version(version)); }
 CUresult cuDeviceGetCount(int *count) { DRV_CALL(DRV_INIT, put_int(count, (int)drv.options.devices)); }
 CUresult cuDeviceGet(CUdevice *device, int ordinal) { DRV_CALL(DRV_INIT, device_get(device, ordinal)); }
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {

@@ -56,6 +56,9 @@ struct warp {
   async_copy *copies;
   uint32_t copy_count, copy_capacity;
   uint32_t copy_groups[SIM_LANES];
+  uint32_t
+      passed_by; /* lanes that were elsewhere when others of the warp came to an aligned barrier, and have not come yet */
+  uint32_t strayed;      /* of these: that touched memory since */
   uint32_t barrier_mask; /* lanes that execute a bar.red */
   const inst *barrier_inst;
 };

@@ -136,4 +136,4 @@ static const op_row rows[] = {
     {.pattern = "rcp.rn|rz|rm|rp.f64", .run = any_rcp_f64, .operands = {F64, 8}},
     {.pattern = "sqrt.rn|rz|rm|rp.f64", .run = any_sqrt_f64, .operands = {F64, 8}},
 };
-OP_TABLE(sim_float_ops, rows);
+OP_TABLE_COMPUTED(sim_float_ops, rows);

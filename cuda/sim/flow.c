@@ -29,10 +29,11 @@ static void find_blocks(flow *w) {
   w->first[w->blocks] = n;
 }
 
-/* Of a mov or selp: is what it copies written for sure? */
-static bool copies_sure(const flow *w, const inst *i, const uint64_t *set) {
+/* Is the destination written for sure, if the sources that it is computed of are? */
+static bool sources_sure(const flow *w, const inst *i, const uint64_t *set) {
   uint32_t slot;
-  for (uint32_t o = 1; o <= i->copies; o++)
+  const uint32_t end = i->written_as == WRITTEN_COMPUTED ? i->operands : i->written_as == WRITTEN_CHOICE ? 3 : 2;
+  for (uint32_t o = i->destinations; i->written_as != WRITTEN_USE && o < end; o++)
     if (flow_slot(w, i->r[o], &slot) && !in_set(set, slot)) return false;
   return true;
 }
@@ -45,13 +46,13 @@ static void transfer(const flow *w, uint32_t block, uint64_t *set, bool note) {
     if (note && flow_slot(w, i->guard, &slot) && !in_set(set, slot)) w->loose[slot / 64] |= (uint64_t)1 << (slot % 64);
     for (uint32_t o = i->destinations; note && o < i->operands; o++)
       if (flow_slot(w, i->r[o], &slot) && !in_set(set, slot)) w->loose[slot / 64] |= (uint64_t)1 << (slot % 64);
-    const bool sure = i->guard == INST_NONE && copies_sure(w, i, set);
+    const bool sure = sources_sure(w, i, set);
     for (uint32_t o = 0; o < i->destinations; o++) {
       if (!flow_slot(w, i->r[o], &slot)) continue;
-      if (sure)
-        set[slot / 64] |= (uint64_t)1 << (slot % 64);
-      else if (i->copies)
+      if (!sure)
         set[slot / 64] &= ~((uint64_t)1 << (slot % 64)); /* may be unwritten again */
+      else if (i->guard == INST_NONE)
+        set[slot / 64] |= (uint64_t)1 << (slot % 64);
     }
   }
 }

@@ -91,4 +91,4 @@ static const op_row rows[] = {
     {.pattern = "ex2.approx.f16", .run = half_ex2, .operands = {OPERAND_DEST | 2, 2}},
     {.pattern = "ex2.approx.f16x2", .run = halves_ex2, .operands = {OPERAND_DEST | 4, 4}},
 };
-OP_TABLE(sim_half_ops, rows);
+OP_TABLE_COMPUTED(sim_half_ops, rows);

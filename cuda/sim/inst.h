@@ -56,6 +56,15 @@ enum { BARRIER_AND = 1, BARRIER_OR, BARRIER_COUNT };
 #define INST_OPERANDS 20u
 #define INST_NONE 0xffffffffu
 
+/* What an instruction does with a register that was never written. A use of it is a fault, unless something is merely computed of it:
+   compilers compute ahead of a branch what only one way needs. */
+enum {
+  WRITTEN_USE,     /* an address, a branch, what leaves the thread */
+  WRITTEN_COPY,    /* the destination is as written as the source */
+  WRITTEN_CHOICE,  /* as the source that the predicate r[3] chooses, which must be written */
+  WRITTEN_COMPUTED /* where all sources are */
+};
+
 /* What every execution looks at comes first, in one line of the cache. */
 struct inst {
   run_fn run;
@@ -71,8 +80,8 @@ struct inst {
   uint8_t destinations, operands;
   uint8_t space, bytes, vector, is_signed, is_read_only, strong, fence; /* accesses */
   uint8_t not_operand;                                                  /* bit k: predicate operand k is negated */
-  uint32_t unused; /* bit k: byte k of what a lane loads is not looked at (used_bytes_mask) */
-  uint8_t copies; /* 1: the destination is as written as the source; 2: as the source that the predicate r[3] chooses */
+  uint32_t unused;              /* bit k: byte k of what a lane loads is not looked at (used_bytes_mask) */
+  uint8_t written_as;           /* WRITTEN_USE, ... */
   uint32_t r[INST_OPERANDS];    /* destinations, then sources */
   uint8_t width[INST_OPERANDS]; /* bytes of a lane in each operand's register, 0: a predicate */
   uint8_t choice[12]; /* which alternative of each part of the pattern, from 1; 0: an optional part is absent */
@@ -90,8 +99,8 @@ typedef struct decoder decoder;
 typedef struct op_row {
   const char *pattern;
   run_fn run;
-  uint8_t operands[6]; /* 0 ends */
-  uint8_t kind, copies;
+  uint8_t operands[6];                         /* 0 ends */
+  uint8_t kind, written_as;                    /* WRITTEN_USE: as its table says */
   taper_status (*decode)(decoder *d, inst *i); /* instead of `operands` */
   run_fn fast;                                 /* the same, compiled for the processors of SIM_FAST; NULL: none */
 } op_row;
@@ -105,6 +114,7 @@ typedef struct op_row {
 typedef struct op_table {
   const op_row *rows;
   size_t count;
+  uint8_t written_as; /* of rows that say nothing else */
 } op_table;
 
 /* Special registers that a warp holds once its block begins. */

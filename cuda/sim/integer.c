@@ -90,4 +90,4 @@ static const op_row rows[] = {
 #include "cuda/sim/integer.def"
     {.pattern = "lop3.b32", .run = lop3, .fast = lop3_fast, .operands = {OPERAND_DEST | 4, 4, 4, 4, OPERAND_IMMEDIATE}},
 };
-OP_TABLE(sim_integer_ops, rows);
+OP_TABLE_COMPUTED(sim_integer_ops, rows);

@@ -60,5 +60,8 @@
    .operands = {LANE_DEST(D), sizeof(A), sizeof(B), sizeof(C), sizeof(E)}},
 
 #define OP_TABLE(name, rows_) const op_table name = {.rows = rows_, .count = sizeof(rows_) / sizeof((rows_)[0])}
+/* Of instructions that compute their destinations of their sources, and do nothing else. */
+#define OP_TABLE_COMPUTED(name, rows_)                                                                                 \
+  const op_table name = {.rows = rows_, .count = sizeof(rows_) / sizeof((rows_)[0]), .written_as = WRITTEN_COMPUTED}
 
 #endif

@@ -195,17 +195,17 @@ static const op_row rows[] = {
      .run = selp_16,
      .fast = selp_16_fast,
      .operands = {OPERAND_DEST | 2, 2, 2, P},
-     .copies = 2},
+     .written_as = WRITTEN_CHOICE},
     {.pattern = "selp.b32|u32|s32|f32",
      .run = selp_32,
      .fast = selp_32_fast,
      .operands = {OPERAND_DEST | 4, 4, 4, P},
-     .copies = 2},
+     .written_as = WRITTEN_CHOICE},
     {.pattern = "selp.b64|u64|s64|f64",
      .run = selp_64,
      .fast = selp_64_fast,
      .operands = {OPERAND_DEST | 8, 8, 8, P},
-     .copies = 2},
+     .written_as = WRITTEN_CHOICE},
     {.pattern = "slct.b32|u32|s32|f32.s32",
      .run = slct_s32,
      .fast = slct_s32_fast,
@@ -219,4 +219,4 @@ static const op_row rows[] = {
     {.pattern = "xor.pred", .run = xor_predicates, .operands = {PD, P, P}},
     {.pattern = "not.pred", .run = not_predicate, .operands = {PD, P}},
 };
-OP_TABLE(sim_logic_ops, rows);
+OP_TABLE_COMPUTED(sim_logic_ops, rows);

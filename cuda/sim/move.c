@@ -96,7 +96,7 @@ static taper_status decode_mov(decoder *d, inst *i) {
   if (i->width[1] != width)
     return parse_fail(d, parse_peek(d) - 1, "a mov between %u and %u bits", 8u * i->width[1], 8 * width);
   i->run = i->imm && width >= 4 ? mov_address_of(width) : mov_of(width);
-  i->copies = 1;
+  i->written_as = WRITTEN_COPY;
   return TAPER_OK;
 }
 
@@ -114,7 +114,7 @@ static taper_status decode_cvta(decoder *d, inst *i) {
   if (i->width[1] != width) return parse_fail(d, parse_peek(d) - 1, "an address of %u bits", 8u * i->width[1]);
   i->imm += i->choice[0] ? (int64_t)(0 - window) : (int64_t)window;
   i->run = mov_address_of(width);
-  i->copies = 1;
+  i->written_as = WRITTEN_COPY;
   return TAPER_OK;
 }
 
@@ -141,8 +141,8 @@ static const op_row rows[] = {
     {.pattern = "mov.pred",
      .run = mov_predicate,
      .operands = {OPERAND_DEST | OPERAND_PREDICATE, OPERAND_PREDICATE},
-     .copies = 1},
+     .written_as = WRITTEN_COPY},
     {.pattern = "cvta.?to." SPACES ".u32|u64", .decode = decode_cvta},
     {.pattern = "isspacep." SPACES, .run = isspacep, .operands = {OPERAND_DEST | OPERAND_PREDICATE, 8}},
 };
-OP_TABLE(sim_move_ops, rows);
+OP_TABLE_COMPUTED(sim_move_ops, rows);

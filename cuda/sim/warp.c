@@ -43,7 +43,7 @@ static uint32_t written_lanes(const warp *w, const inst *i, uint32_t operand) {
   return i->loose >> operand & 1u ? *mark_of(w, i->r[operand]) : SIM_ALL_LANES;
 }
 
-/* A mov or selp of an unwritten register is none yet; any other use is. */
+/* Copied and computed values are unwritten where what they come from is; any other use of an unwritten register stops. */
 static bool sources_written(warp *w, const inst *i, uint32_t lanes, uint32_t all) {
   if (i->loose & LOOSE_GUARD && all & ~*mark_of(w, i->guard)) {
     sim_stop(w, i, (uint32_t)__builtin_ctz(all & ~*mark_of(w, i->guard)), SIM_UNWRITTEN_REGISTER, 0,
@@ -51,7 +51,7 @@ static bool sources_written(warp *w, const inst *i, uint32_t lanes, uint32_t all
     return false;
   }
   for (uint32_t o = i->destinations; o < i->operands; o++) {
-    if (i->copies && !(i->copies == 2 && o == 3)) continue;
+    if (i->written_as != WRITTEN_USE && !(i->written_as == WRITTEN_CHOICE && o == 3)) continue;
     const uint32_t bad = lanes & ~written_lanes(w, i, o);
     if (!bad) continue;
     sim_stop(w, i, (uint32_t)__builtin_ctz(bad), SIM_UNWRITTEN_REGISTER, 0, "operand %u of the instruction", o + 1);
@@ -62,10 +62,11 @@ static bool sources_written(warp *w, const inst *i, uint32_t lanes, uint32_t all
 
 static void mark_destinations(warp *w, const inst *i, uint32_t lanes) {
   uint32_t now = lanes;
-  if (i->copies == 1) now &= written_lanes(w, i, 1);
-  if (i->copies == 2) {
+  if (i->written_as == WRITTEN_CHOICE) {
     const uint32_t p = predicate_of(w, i->r[3]) ^ (i->not_operand & 8u ? SIM_ALL_LANES : 0);
     now &= (p & written_lanes(w, i, 1)) | (~p & written_lanes(w, i, 2));
+  } else if (i->written_as != WRITTEN_USE) {
+    for (uint32_t o = i->destinations; o < i->operands; o++) now &= written_lanes(w, i, o);
   }
   for (uint32_t o = 0; o < i->destinations; o++) {
     if (!(i->loose >> o & 1u)) continue;
@@ -147,12 +148,27 @@ static void branch_indexed(warp *w, const group *g, const inst *i, uint32_t lane
   }
 }
 
-static void return_lanes(warp *w, const group *g, uint32_t lanes) {
+/* Lanes end. Those of a warp whose others wait at an aligned barrier may not have done anything since but leave. */
+static void end_lanes(warp *w, const inst *i, uint32_t lanes) {
+  const inst *code = w->block->run->kernel->module->code;
+  const uint32_t strayed = lanes & w->strayed;
+  for (uint32_t k = 0; strayed && k < w->group_count; k++)
+    if (w->groups[k].state == GROUP_AT_BARRIER) {
+      sim_stop(w, i, (uint32_t)__builtin_ctz(strayed), SIM_DIVERGENT_BARRIER, w->groups[k].barrier,
+               "lanes %08x of the warp wait at line %u of the PTX; lanes %08x went on without them and ended",
+               w->groups[k].lanes, code[w->groups[k].pc].line, strayed);
+      return;
+    }
+  w->alive &= ~lanes;
+}
+
+static void return_lanes(warp *w, const group *g, const inst *i, uint32_t lanes) {
+  uint32_t ended = 0;
   for (uint32_t l = 0; l < SIM_LANES; l++) {
     uint32_t pc;
     if (!(lanes >> l & 1u)) continue;
     if (g->depth == 0 || !sim_return(w, l, &pc)) {
-      w->alive &= ~(1u << l);
+      ended |= 1u << l;
       continue;
     }
     group to = *g;
@@ -161,6 +177,7 @@ static void return_lanes(warp *w, const group *g, uint32_t lanes) {
     to.pc = pc + 1;
     sim_group_add(w, to);
   }
+  if (ended) end_lanes(w, i, ended);
 }
 
 /* The group is out of the list; what becomes of its lanes is put back. `lanes`: those whose guard is true. */
@@ -179,8 +196,8 @@ static void control(warp *w, group g, const inst *i, uint32_t lanes) {
     return;
   case INST_BRANCH_INDEXED: branch_indexed(w, &g, i, lanes); return;
   case INST_CALL: sim_call(w, &g, i, lanes); return;
-  case INST_RETURN: return_lanes(w, &g, lanes); return;
-  case INST_EXIT: w->alive &= ~lanes; return;
+  case INST_RETURN: return_lanes(w, &g, i, lanes); return;
+  case INST_EXIT: end_lanes(w, i, lanes); return;
   case INST_BARRIER: sim_barrier_arrive(w, &g, i, lanes); return;
   case INST_COLLECT: collect(w, &g, i, lanes); return;
   case INST_GRID_WAIT:
@@ -252,6 +269,17 @@ static uint32_t straight(warp *w, group *g, uint32_t most) {
   return count;
 }
 
+static bool touches_memory(const inst *i) { return i->bytes && i->space != SPACE_PARAMETER && i->space != SPACE_CALL; }
+
+/* One instruction of lanes that others of the warp wait for at a barrier. */
+static uint32_t watched(warp *w, group *g) {
+  const inst *i = &w->block->run->kernel->module->code[g->pc];
+  const uint32_t lanes = w->passed_by & guarded(w, i, g->lanes);
+  const uint32_t n = straight(w, g, 1);
+  if (n && touches_memory(i)) w->strayed |= lanes;
+  return n;
+}
+
 uint32_t sim_warp_run(warp *w, uint32_t most) {
   const inst *code = w->block->run->kernel->module->code;
   uint32_t count = 0;
@@ -259,7 +287,7 @@ uint32_t sim_warp_run(warp *w, uint32_t most) {
     group *first = &w->groups[0];
     const inst *i = &code[first->pc];
     if (i->kind == INST_RUN || i->kind == INST_BRANCH || i->kind == INST_COLLECT) {
-      const uint32_t n = straight(w, first, most - count);
+      const uint32_t n = w->passed_by & first->lanes ? watched(w, first) : straight(w, first, most - count);
       count += n;
       if (n) {
         sim_group_add(w, take_first(w));

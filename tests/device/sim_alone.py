@@ -45,7 +45,7 @@ def example():
     kernel = re.search(r"```cuda\n(.*?)```", part, re.S).group(1)
     program = re.search(r"```python\n(.*?)```", part, re.S).group(1)
     printed = re.search(r"```text\n(.*?)```", part, re.S).group(1)
-    good = re.search(r"With `(.*?)` it prints `(.*?)`", part)
+    good = re.search(r"With `([^`]*)` it prints `(.*?)`", part)
     for name, code, want in (("the example prints what the page says", kernel, printed), ("and its right form", kernel.replace("i <= n", good.group(1)), good.group(2))):
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "double.cu"), "w") as f:

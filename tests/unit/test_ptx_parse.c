@@ -97,29 +97,70 @@ static bool run_text(const char *text, const void *parameters, uint32_t threads,
   return ok;
 }
 
-/* A copy of a register that was never written is none yet; computing with it is. */
-static void unwritten_registers(void **state) {
-  (void)state;
+/* What is copied or computed of a register that was never written is unwritten too; any use of that, as an address, a number that is stored
+   or a condition, is a fault. */
+#define STORED(r) "ld.param.u64 %d1, [p];\nst.global.u32 [%d1], " r ";\n"
+static void unwritten(const char *text, uint32_t threads, uint32_t thread, uint32_t line) {
   const uint64_t p = ptx_buffer("12345678", 8);
   sim_fault fault;
-  assert_false(run_text(KERNEL("add.s32 %r1, %r2, 1;"), &p, 3, &fault));
-  assert_int_equal(fault.kind, SIM_UNWRITTEN_REGISTER);
-  assert_int_equal(fault.ptx_line, 9);
-  assert_true(run_text(KERNEL("mov.u32 %r1, %r2;\nmov.u32 %r3, %r1;"), &p, 3, &fault));
-  assert_false(run_text(KERNEL("mov.u32 %r1, %r2;\nmov.u32 %r3, %r1;\nneg.s32 %r4, %r3;"), &p, 3, &fault));
+  if (run_text(text, &p, threads, &fault)) fail_msg("not stopped: %s", text);
+  if (fault.kind != SIM_UNWRITTEN_REGISTER) fail_msg("%s: %s", text, fault.text);
+  assert_int_equal(fault.thread[0], thread);
+  if (line) assert_int_equal(fault.ptx_line, line);
+}
+
+static void written(const char *text, uint32_t threads) {
+  const uint64_t p = ptx_buffer("12345678", 8);
+  sim_fault fault;
+  if (!run_text(text, &p, threads, &fault)) fail_msg("%s: %s", text, fault.text);
+}
+
+static void unwritten_registers(void **state) {
+  (void)state;
+  unwritten(KERNEL("add.s32 %r1, %r2, 1;\n" STORED("%r1")), 3, 0, 11);
+  unwritten(KERNEL("mov.u32 %r1, %r2;\nmov.u32 %r3, %r1;\nneg.s32 %r4, %r3;\n" STORED("%r4")), 3, 0, 0);
+  unwritten(KERNEL("ld.param.u64 %d1, [p];\nadd.s64 %d2, %d1, %d3;\nst.global.u32 [%d2], 1;"), 3, 0, 11);
+  unwritten(KERNEL("add.s32 %r1, %r2, 1;\nsetp.eq.s32 %p1, %r1, 4;\n@%p1 bra out;\nout:"), 3, 0, 11);
+  unwritten(KERNEL("mov.b64 %d1, {%r1, %r2};\nld.global.u32 %r3, [%d1];"), 3, 0, 10);
+  unwritten(KERNEL("cvt.u64.u32 %d2, %r2;\nshfl.sync.bfly.b32 %r3, %r2, 1, 31, -1;"), 32, 0, 10);
+  unwritten(KERNEL("selp.b32 %r1, 5, 6, %p1;"), 3, 0, 9);
+  unwritten(KERNEL("@%p2 bra out;\nadd.s32 %r3, 1, 1;\nout:"), 3, 0, 9);
+  /* a compiler computes ahead of the branch what only one way needs */
+  written(KERNEL("add.s32 %r1, %r2, 1;\nmul.lo.s32 %r3, %r1, %r1;\nsetp.eq.s32 %p1, %r3, 4;\nmov.u32 %r3, 2;\n" STORED(
+              "%r3")),
+          3);
   /* written on one way only: lanes 0 and 1 */
   const char *const partly = KERNEL("mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 2;\n@%p1 mov.u32 %r2, 7;\n@%p1 "
-                                    "add.s32 %r3, %r2, 1;\nadd.s32 %r4, %r2, 1;");
-  assert_false(run_text(partly, &p, 3, &fault));
-  assert_int_equal(fault.thread[0], 2);
-  assert_int_equal(fault.ptx_line, 13);
-  assert_true(run_text(partly, &p, 2, &fault));
-  assert_true(
-      run_text(KERNEL("setp.eq.u32 %p1, 1, 1;\nselp.b32 %r1, 5, %r2, %p1;\nadd.s32 %r3, %r1, 1;"), &p, 3, &fault));
-  assert_false(
-      run_text(KERNEL("setp.eq.u32 %p1, 1, 1;\nselp.b32 %r1, 5, %r2, !%p1;\nadd.s32 %r3, %r1, 1;"), &p, 3, &fault));
-  assert_false(run_text(KERNEL("@%p2 bra out;\nadd.s32 %r3, 1, 1;\nout:"), &p, 3, &fault));
-  assert_int_equal(fault.kind, SIM_UNWRITTEN_REGISTER);
+                                    "add.s32 %r3, %r2, 1;\nadd.s32 %r4, %r2, 1;\n" STORED("%r4"));
+  unwritten(partly, 3, 2, 15);
+  written(partly, 2);
+  written(KERNEL("setp.eq.u32 %p1, 1, 1;\nselp.b32 %r1, 5, %r2, %p1;\nadd.s32 %r3, %r1, 1;\n" STORED("%r3")), 3);
+  unwritten(KERNEL("setp.eq.u32 %p1, 1, 1;\nselp.b32 %r1, 5, %r2, !%p1;\nadd.s32 %r3, %r1, 1;\n" STORED("%r3")), 3, 0,
+            0);
+  /* a guarded write of what is written leaves the rest as it is */
+  written(KERNEL("mov.u32 %r1, %tid.x;\nmov.u32 %r2, 5;\nsetp.lt.u32 %p1, %r1, 2;\n@%p1 add.s32 %r2, %r1, 1;\nshr.u32 "
+                 "%r2, %r2, 9;\n" STORED("%r2")),
+          3);
+}
+
+/* A barrier that some lanes of a warp pass by: an early return is none of it; what touches memory and ends is. */
+static void barriers_passed_by(void **state) {
+  (void)state;
+#define PASSED(barrier, behind)                                                                                        \
+  KERNEL("mov.u32 %r1, %tid.x;\nsetp.ge.u32 %p1, %r1, 16;\n@%p1 bra over;\n" barrier ";\n" behind)
+  const uint64_t p = ptx_buffer("12345678", 8);
+  sim_fault fault;
+  assert_false(run_text(PASSED("bar.sync 0", "over:\n" STORED("7")), &p, 32, &fault));
+  assert_int_equal(fault.kind, SIM_DIVERGENT_BARRIER);
+  if (!strstr(fault.text, "lanes 0000ffff of the warp wait at line 12")) fail_msg("%s", fault.text);
+  assert_false(run_text(PASSED("bar.red.or.pred %p2, 0, %p1", "over:\n" STORED("7")), &p, 64, &fault));
+  assert_false(run_text(PASSED("barrier.sync.aligned 0", "over:\nld.param.u64 %d1, [p];\nld.global.u32 %r3, [%d1];"),
+                        &p, 20, &fault));
+  written(PASSED("bar.sync 0", "over:\n" STORED("7")), 16);
+  written(PASSED("barrier.sync 0", "over:\n" STORED("7")), 32);
+  written(PASSED("bar.sync 0", STORED("7") "over:\nadd.s32 %r1, %r1, 1;"), 32);
+  written(PASSED("bar.sync 0", STORED("7") "bra out;\nover:\n" STORED("7") "bar.sync 0;\nout:"), 16);
+#undef PASSED
 }
 
 /* Bytes of a vector that the compiler says nobody looks at may be unwritten, and another thread may write them. */
@@ -274,9 +315,13 @@ static void early_parts(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused),          cmocka_unit_test(truncated), cmocka_unit_test(unwritten_registers),
-      cmocka_unit_test(indexed_branches), cmocka_unit_test(counts),    cmocka_unit_test(early_parts),
-      cmocka_unit_test(unused_bytes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(refused),
+                                     cmocka_unit_test(truncated),
+                                     cmocka_unit_test(unwritten_registers),
+                                     cmocka_unit_test(barriers_passed_by),
+                                     cmocka_unit_test(indexed_branches),
+                                     cmocka_unit_test(counts),
+                                     cmocka_unit_test(early_parts),
+                                     cmocka_unit_test(unused_bytes)};
   return cmocka_run_group_tests(tests, ptx_setup, ptx_teardown);
 }
