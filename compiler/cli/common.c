@@ -298,8 +298,9 @@ static int check_switches(cli *c) {
 }
 
 int cli_no_halves(cli *c) {
-  return cli_not_built(c,
-                       arena_printf(&c->memory, "option '--dtype': %s on a CPU", ir_dtype_name(c->build.pass.dtype)));
+  return cli_not_built(
+      c, arena_printf(&c->memory, "option '--dtype': %s on a CPU (--%s)", ir_dtype_name(c->build.pass.dtype),
+                      c->command->acts & CLI_ACT_DEVICE ? "device=cuda or sim has it" : "target cuda has it"));
 }
 
 int cli_common_finish(cli *c) {

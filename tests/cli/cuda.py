@@ -73,6 +73,14 @@ def packages(root, model):
     cli.report("source and PTX", sorted(os.listdir(temps)) != ["model-compute_80.ptx", "model.cu"] and os.listdir(temps))
     cli.report("PTX alone", check_package(path, ["compute_80"])[2])
     cli.expect("--emit=ptx", ["compile", model, "--target", "cuda", "--arch=sm_80", "--emit=ptx"], 0, stdout=re.compile(rb"\.target sm_80\n"), env=env)
+    cli.expect("archs one by one are all of them", ["compile", model, "--target", "cuda", "--arch=compute_90", "--arch", "compute_80", "-o", path], 0, "images compute_90, compute_80", env=env)
+    made = []
+    for name, given in (("one", model), ("another", os.path.relpath(model, os.path.join(root, "another")))):
+        os.makedirs(os.path.join(root, name), exist_ok=True)
+        cli.expect("compiled in folder '%s'" % name, ["compile", given, "--target", "cuda", "--arch=compute_90", "--no-cache", "-o", os.path.join(root, name + ".tpack")], 0, env=env, cwd=os.path.join(root, name))
+        tensors, meta = cli.read_safetensors(os.path.join(root, name + ".tpack"))
+        made.append((meta["taper.model"], root.encode() in tensors["taper.image.compute_90"][2]))
+    cli.report("the hash of the model and its PTX know no folder", (made[0] != made[1] or made[0][1]) and made)
     cli.expect("an arch that is none", ["compile", model, "--target", "cuda", "--arch=sm_99", "-o", path], 1, "does not know sm_99; it compiles for .*sm_90", env=env)
 
 

@@ -55,6 +55,8 @@ def main():
                {"cuda.problem": "nvidia-smi", "cuda.devices": []})
         doctor("a driver that crashes", dict(no_gpu, TAPER_LIBCUDA=driver(folder, "crash.so", '-DSTUB_INIT=fputs("oh\\n", stderr); raise(SIGKILL);')),
                r"^NVIDIA driver +the NVIDIA driver died of signal 9 \(SIGKILL\) while it was opened: oh; ", {"cuda.problem": "SIGKILL"})
+        simulated = os.path.join(os.path.dirname(cli.TAPERC), "libtaper-sim.so")
+        doctor("the simulator as the driver, of an age", dict(base, TAPER_LIBCUDA=simulated, TAPER_LIBNVRTC=nvrtc(folder, "nvrtc.so"), TAPER_SIM_DRIVER="12010"), r"^NVIDIA driver +\S+libtaper-sim\.so, CUDA 12\.1\n", {"cuda.version": r"^12\.1$"})
         both = dict(base, TAPER_LIBCUDA=good_driver, TAPER_LIBNVRTC=good_nvrtc)
         doctor("a GPU", both, r"^NVIDIA driver +\S+cuda\.so, CUDA 13\.0\nGPU 0 +Stub GPU 0, sm_90, 132 multiprocessors, 81920 MiB\n",
                {"cuda.version": r"^13\.0$", "cuda.devices.0.name": "Stub GPU 0", "cuda.devices.0.arch": "^sm_90$", "cuda.devices.0.memory_bytes": 80 << 30, "cuda.problem": None, "versions": []})

@@ -57,6 +57,9 @@ def main():
     expect("no results: no figure", "us (" not in text and "x |" not in text and "GB/s" not in text)
     # once there are results the page holds them; until then it is this one
     expect("the committed page", committed == text or "Device: not measured" not in committed, "docs/performance-gpu.md is not what make gpu-report writes")
+    p = subprocess.run(["make", "-s", "-C", ROOT, "gpu-report", "DIR="], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    with open(os.path.join(ROOT, "docs/performance-gpu.md")) as f:
+        expect("no folder given: nothing is written", p.returncode != 0 and "give DIR=" in p.stdout and f.read() == committed, p.stdout)
     with tempfile.TemporaryDirectory() as folder:
         made_up(folder)
         status, text, err = report(folder)
