@@ -62,7 +62,7 @@ struct decoder {
   uint32_t unused; /* by the next load: its inst's */
   /* where the next register, argument, local variable and shared variable lie */
   uint32_t register_top, call_top, local_top, shared_top;
-  uint32_t module_shared; /* end of the shared variables outside of kernels */
+  uint32_t module_shared; /* end of the shared variables outside of kernels, those of functions among them */
   label *labels;
   size_t label_count, label_capacity;
   label_use *uses;

@@ -122,7 +122,8 @@ taper_status parse_variable(decoder *d, space where, bool is_extern) {
   case SPACE_CONSTANT: TAPER_TRY(global(d, &v)); return parse_expect(d, ";");
   case SPACE_SHARED:
     n.kind = is_extern ? NAME_DYNAMIC_SHARED : NAME_SHARED;
-    if (!is_extern) n.value = take(d->inside ? &d->shared_top : &d->module_shared, &v);
+    if (!is_extern)
+      n.value = take(d->kernel ? &d->shared_top : &d->module_shared, &v); /* a function's lie beside the module's */
     break;
   case SPACE_LOCAL:
     n.kind = NAME_LOCAL;
