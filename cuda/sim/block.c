@@ -152,6 +152,7 @@ void sim_block_free(block *b) {
   order_block_free(b->order);
   free(b->shared);
   free(b->cells);
+  free(b->plain);
   free(b->warps);
   *b = (block){0};
 }
@@ -186,6 +187,8 @@ void sim_block_begin(block *b, uint32_t number) {
   b->turn = (uint32_t)(b->run->launch.seed % 31) * number;
   memset(b->barriers, 0, sizeof(b->barriers));
   memset(b->cells, 0, (((size_t)b->shared_bytes >> b->run->kernel->shared_granule) + 1) * sizeof(*b->cells));
+  if (b->plain)
+    memset(b->plain, 0, (((size_t)b->shared_bytes >> b->run->kernel->shared_granule) + 1) * sizeof(*b->plain));
   memset(b->shared, 0xfb, b->shared_bytes);
   for (uint32_t i = 0; i < b->warp_count; i++) begin_warp(b, &b->warps[i]);
   if (b->order) order_block_reset(b->run->ordered, b->order);
@@ -203,9 +206,9 @@ static uint32_t alive_threads(const block *b) {
   return n;
 }
 
-/* What the threads of the barrier did is ordered before what they do next. */
-static void join_warps(block *b, uint32_t warps) {
-  const uint32_t now = ++b->time;
+/* What the threads of the barrier did is ordered before what those that wait do next. */
+static void join_warps(block *b, const barrier *r) {
+  const uint32_t now = ++b->time, warps = r->warps;
   for (uint32_t i = 0; i < b->warp_count; i++) {
     if (!(warps >> i & 1u)) continue;
     warp *w = &b->warps[i];
@@ -216,6 +219,8 @@ static void join_warps(block *b, uint32_t warps) {
       for (uint32_t v = 0; v < b->warp_count; v++)
         if (b->warps[j].seen[v] > w->seen[v]) w->seen[v] = b->warps[j].seen[v];
     }
+    for (uint32_t v = 0; v < b->warp_count; v++)
+      if (r->seen[v] > w->seen[v]) w->seen[v] = r->seen[v];
     w->synced = now;
     if (warps == SIM_ALL_LANES >> (SIM_MAX_WARPS - b->warp_count)) w->all_seen = now;
   }
@@ -235,7 +240,7 @@ static void give_votes(warp *w, const barrier *r, const inst *i) {
 
 static void release(block *b, uint32_t id) {
   barrier *r = &b->barriers[id];
-  join_warps(b, r->warps);
+  join_warps(b, r);
   b->worker->counters.barriers++;
   for (uint32_t k = 0; k < b->warp_count; k++) {
     warp *w = &b->warps[k];
@@ -282,6 +287,13 @@ static void note_absent(warp *w, const inst *i, uint32_t lanes) {
   w->strayed &= ~waiting;
 }
 
+/* Who waits sees what the warp did, and had seen, until now; the warp itself sees nothing. */
+static void note_arrival(barrier *r, const warp *w) {
+  for (uint32_t v = 0; v < w->block->warp_count; v++)
+    if (w->seen[v] > r->seen[v]) r->seen[v] = w->seen[v];
+  r->seen[w->index] = ++w->block->time;
+}
+
 /* bar.sync|arrive|red: operands: [result,] barrier, [count,] [predicate]; fence: 1 arrives only; is_signed: has a count. */
 void sim_barrier_arrive(warp *w, group *g, const inst *i, uint32_t lanes) {
   block *b = w->block;
@@ -295,9 +307,12 @@ void sim_barrier_arrive(warp *w, group *g, const inst *i, uint32_t lanes) {
   }
   barrier *r = &b->barriers[id];
   note_absent(w, i, lanes);
-  if (r->used && ((!count && r->pc != g->pc) || r->expected != count)) {
+  const inst *code = b->run->kernel->module->code;
+  const bool elsewhere =
+      r->pc != g->pc && !(i->vector == 2 && code[r->pc].vector == 2); /* those may come from anywhere */
+  if (r->used && ((!count && elsewhere) || r->expected != count)) {
     sim_stop(w, i, l, SIM_DIVERGENT_BARRIER, id, "others of the block wait at line %u of the PTX, for %u threads",
-             b->run->kernel->module->code[r->pc].line, r->expected);
+             code[r->pc].line, r->expected);
     return;
   }
   r->used = true;
@@ -305,7 +320,10 @@ void sim_barrier_arrive(warp *w, group *g, const inst *i, uint32_t lanes) {
   r->expected = count;
   const bool whole = lanes == w->alive; /* with a count, a warp counts as 32 */
   r->threads += count && whole ? SIM_LANES : (uint32_t)__builtin_popcount(lanes);
-  r->warps |= 1u << w->index;
+  if (arrives_only)
+    note_arrival(r, w);
+  else
+    r->warps |= 1u << w->index;
   if (i->destinations) {
     const uint32_t p =
         predicate_of(w, i->r[i->operands - 1]) ^ (i->not_operand >> (i->operands - 1) & 1u ? SIM_ALL_LANES : 0);

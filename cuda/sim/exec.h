@@ -66,11 +66,16 @@ struct warp {
 
 /* What happened to a granule of shared memory. */
 typedef struct shared_cell {
-  uint32_t read_time, flags; /* times are of block.time */
-  uint32_t reader_warps;
-  uint16_t writer, reader; /* thread + 1; SHARED_MANY */
+  uint32_t read_time, flags;           /* times are of block.time */
+  uint32_t reader_warps, reader_lanes; /* of several readers */
+  uint16_t writer, reader;             /* thread + 1; SHARED_MANY */
   uint32_t write_time;
 } shared_cell;
+/* Plain accesses of a granule that atomic or volatile ones came after: with these it is in order, with those of others not yet. */
+typedef struct shared_plain {
+  uint16_t writer, reader; /* thread + 1; 0: none */
+  uint32_t write_time, read_time;
+} shared_plain;
 #define SHARED_MANY 0xffffu
 #define SHARED_WRITTEN 1u      /* it has a value */
 #define SHARED_PENDING 2u      /* an asynchronous copy will write it */
@@ -82,8 +87,9 @@ typedef struct barrier {
   uint32_t threads;  /* that arrived */
   uint32_t expected; /* 0: all that are alive */
   uint32_t pc;
-  uint32_t warps;      /* bit a warp that arrived */
-  uint32_t yes, votes; /* bar.red */
+  uint32_t warps;               /* bit a warp that waits */
+  uint32_t seen[SIM_MAX_WARPS]; /* what those that only arrived did, and had seen, by then */
+  uint32_t yes, votes;          /* bar.red */
   bool used;
 } barrier;
 
@@ -97,6 +103,7 @@ typedef struct block {
   uint8_t *shared;
   uint32_t shared_bytes; /* static and dynamic, from SIM_SHARED_BASE on */
   shared_cell *cells;
+  shared_plain *plain; /* as many; NULL: no atomic or volatile access was yet */
   barrier barriers[SIM_BARRIERS];
   uint64_t instructions;
   uint32_t time;      /* grows at each synchronisation of its threads */

@@ -50,7 +50,22 @@ static bool ordered_before(const block *b, uint32_t who, uint32_t tick, bool str
   return b->order && order_before(b->run->ordered, b->order, b->number, other, tick);
 }
 
-static bool touch_cell(warp *w, const inst *i, const sector *s, uint32_t byte, uint32_t *cell, access_mode mode) {
+/* A strong access takes the place of what the cell says. Several readers are forgotten: all were in order before it. */
+static void keep_plain(uint32_t *plain, const uint32_t *cell, access_mode mode) {
+  const uint32_t writer = cell[CELL_WRITER], reader = cell[CELL_READER];
+  if (mode != ACCESS_READ && writer && !(writer & CELL_STRONG)) {
+    plain[CELL_WRITER] = writer;
+    plain[CELL_WRITE_TICK] = cell[CELL_WRITE_TICK];
+  }
+  if (reader && !(reader & CELL_STRONG) && reader != CELL_MANY) {
+    plain[CELL_READER] = reader;
+    plain[CELL_READ_TICK] = cell[CELL_READ_TICK];
+  }
+}
+
+/* `plain`: what lies under strong accesses of the cell; NULL: nothing. */
+static bool touch_cell(warp *w, const inst *i, const sector *s, uint32_t byte, uint32_t *cell, uint32_t *plain,
+                       access_mode mode) {
   const block *b = w->block;
   const bool strong = i->strong != 0;
   uint32_t tick = b->order ? order_tick(b->run->ordered) : 0;
@@ -59,12 +74,23 @@ static bool touch_cell(warp *w, const inst *i, const sector *s, uint32_t byte, u
     race(w, i, s, byte, "wrote it", cell[CELL_WRITER]);
     return false;
   }
+  if (plain && cell[CELL_WRITER] & CELL_STRONG &&
+      !ordered_before(b, plain[CELL_WRITER], plain[CELL_WRITE_TICK], false)) {
+    race(w, i, s, byte, "wrote it", plain[CELL_WRITER]);
+    return false;
+  }
   const uint32_t me = (b->number + 1) | (strong ? CELL_STRONG : 0);
   if (mode != ACCESS_READ) {
+    if (plain && !ordered_before(b, plain[CELL_READER], plain[CELL_READ_TICK], false)) {
+      race(w, i, s, byte, "read it", plain[CELL_READER]);
+      return false;
+    }
     if (!ordered_before(b, cell[CELL_READER], cell[CELL_READ_TICK], strong)) {
       race(w, i, s, byte, "read it", cell[CELL_READER]);
       return false;
     }
+    if (plain && strong) keep_plain(plain, cell, mode);
+    if (plain && !strong) memset(plain, 0, CELL_WORDS * sizeof(*plain));
     cell[CELL_WRITER] = me;
     cell[CELL_WRITE_TICK] = tick;
     cell[CELL_READER] = 0;
@@ -72,6 +98,7 @@ static bool touch_cell(warp *w, const inst *i, const sector *s, uint32_t byte, u
   }
   const uint32_t was = cell[CELL_READER];
   const bool anew = ordered_before(b, was, cell[CELL_READ_TICK], false);
+  if (plain && strong && anew) keep_plain(plain, cell, mode);
   cell[CELL_READER] = anew ? me : (was & me & CELL_STRONG) | CELL_MANY;
   cell[CELL_READ_TICK] = tick;
   return true;
@@ -127,9 +154,13 @@ static bool touch_cells_of(warp *w, const inst *i, const sector *s, page_touch *
   const block *b = w->block;
   const uint32_t step = 1u << t->granule, bits = (1u << step) - 1, tick = b->order ? order_tick(b->run->ordered) : 0;
   uint32_t *cell = p->cells + (size_t)((s->address % MEMORY_PAGE) >> t->granule) * CELL_WORDS;
+  if (i->strong && !touch_plain(t, p)) {
+    sim_stop(w, i, s->lane, SIM_NO_MEMORY, 0, "for who touched what");
+    return false;
+  }
   for (uint32_t byte = 0; byte < MEMORY_SECTOR; byte += step, cell += CELL_WORDS)
     if (s->mask >> byte & bits && (i->strong || !quick_cell(cell, b->number + 1, tick, mode, b->order != NULL)) &&
-        !touch_cell(w, i, s, byte, cell, mode))
+        !touch_cell(w, i, s, byte, cell, p->plain ? p->plain + (cell - p->cells) : NULL, mode))
       return false;
   return true;
 }

@@ -44,6 +44,9 @@ typedef struct page_touch {
   uint32_t known_reader[MEMORY_PAGE_SECTORS], known[MEMORY_PAGE_SECTORS];
   bool celled[MEMORY_PAGE_SECTORS];
   uint32_t *cells; /* [page >> granule][4]: writer, its tick, reader, its tick; NULL: no sector is celled */
+  /* As many cells: plain accesses that atomic or strong ones came after; with these they are in order, with those of other blocks not yet. NULL:
+     no strong one was yet. */
+  uint32_t *plain;
   uint64_t load_bytes, load_sectors, store_bytes, store_sectors;
 } page_touch;
 enum { CELL_WRITER, CELL_WRITE_TICK, CELL_READER, CELL_READ_TICK, CELL_WORDS };
@@ -65,6 +68,7 @@ static inline page_touch *touch_page(touch_map *t, uint64_t address) {
   return page < t->page_capacity && t->pages[page] ? t->pages[page] : touch_new_page(t, page);
 }
 bool touch_cells(const touch_map *t, page_touch *p);
+bool touch_plain(const touch_map *t, page_touch *p);
 void touch_clear(touch_map *t);
 void touch_free(touch_map *t);
 void touch_add_usage(sim_usage *to, const sim_usage *from);

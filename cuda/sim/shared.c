@@ -9,12 +9,58 @@ static inline bool ordered_before(const warp *w, uint32_t lane, uint32_t other_t
          (w->lane_seen && time < w->lane_seen[lane][other_thread % SIM_LANES]);
 }
 
+/* The lanes of the warp that read it, among several readers. */
+static bool lanes_before(const warp *w, uint32_t lane, const shared_cell *c) {
+  if (c->read_time < w->synced) return true;
+  if (!w->lane_seen) return false;
+  for (uint32_t todo = c->reader_lanes & ~(1u << lane); todo; todo &= todo - 1)
+    if (c->read_time >= w->lane_seen[lane][__builtin_ctz(todo)]) return false;
+  return true;
+}
+
 static bool readers_before(const warp *w, uint32_t lane, const shared_cell *c) {
   if (c->reader != SHARED_MANY) return ordered_before(w, lane, c->reader - 1u, c->read_time);
   for (uint32_t todo = c->reader_warps; todo; todo &= todo - 1) {
     const uint32_t v = (uint32_t)__builtin_ctz(todo);
-    if (c->read_time >= (v == w->index ? w->synced : w->seen[v])) return false;
+    if (v == w->index ? !lanes_before(w, lane, c) : c->read_time >= w->seen[v]) return false;
   }
+  return true;
+}
+
+/* ---- atomic and volatile accesses ---- */
+
+/* What is known of the granule's plain accesses before atomic or volatile ones; NULL: the host has no memory. */
+static shared_plain *plain_of(warp *w, const shared_cell *c) {
+  block *b = w->block;
+  if (!b->plain) b->plain = calloc((b->shared_bytes >> b->run->kernel->shared_granule) + 1, sizeof(*b->plain));
+  if (!b->plain) {
+    sim_stop(w, NULL, SIM_LANES, SIM_NO_MEMORY, 0, "for the order of threads");
+    return NULL;
+  }
+  return &b->plain[c - b->cells];
+}
+
+/* Is the plain access that others lie over before what the lane does? It may be its own. */
+static bool plain_before(const warp *w, uint32_t lane, uint16_t who, uint32_t time) {
+  return !who || who == w->index * SIM_LANES + lane + 1 || ordered_before(w, lane, who - 1u, time);
+}
+
+/* The plain read that a strong access takes the place of. Several readers are forgotten: all were in order before it. */
+static void keep_read(shared_plain *p, const shared_cell *c) {
+  if (!c->reader || c->reader == SHARED_MANY || c->flags & SHARED_STRONG_READ) return;
+  p->reader = c->reader;
+  p->read_time = c->read_time;
+}
+
+/* A strong write takes the place of what the cell says. */
+static bool keep_plain(warp *w, const shared_cell *c) {
+  shared_plain *p = plain_of(w, c);
+  if (!p) return false;
+  if (!(c->flags & SHARED_STRONG_WRITE)) { /* the read of this write, if any, may be kept already */
+    p->writer = c->writer;
+    p->write_time = c->write_time;
+  }
+  keep_read(p, c);
   return true;
 }
 
@@ -56,12 +102,24 @@ static bool read_cell(warp *w, const inst *i, uint32_t lane, uint32_t address, s
     race(w, i, lane, address, "wrote it", c->writer);
     return false;
   }
+  if (i->strong) {
+    shared_plain *p = plain_of(w, c);
+    if (!p) return false;
+    if (c->flags & SHARED_STRONG_WRITE && !plain_before(w, lane, p->writer, p->write_time)) {
+      race(w, i, lane, address, "wrote it", p->writer);
+      return false;
+    }
+  }
   const uint32_t now = w->block->time, own = 1u << w->index;
-  if (c->read_time == now && c->reader == SHARED_MANY && c->reader_warps & own && !(c->flags & SHARED_STRONG_READ))
+  if (c->read_time == now && c->reader == SHARED_MANY && c->reader_warps & own && !(c->flags & SHARED_STRONG_READ)) {
+    c->reader_lanes |= 1u << lane;
     return true;
+  }
   const bool anew = c->reader == 0 || c->reader == me || readers_before(w, lane, c);
+  if (anew && i->strong) keep_read(plain_of(w, c), c);
   c->reader = anew ? me : SHARED_MANY;
   c->reader_warps = (anew ? 0 : c->reader_warps) | own;
+  c->reader_lanes = (anew ? 0 : c->reader_lanes) | 1u << lane;
   c->read_time = now;
   if (anew) c->flags |= SHARED_STRONG_READ;
   if (!i->strong) c->flags &= ~SHARED_STRONG_READ;
@@ -80,9 +138,27 @@ bool sim_shared_read(warp *w, const inst *i, uint32_t lane, uint32_t address, ui
     /* it looked already, and nobody has written since; or others of the warp read it too, and the write is before a barrier of all */
     if (c->read_time == now && (c->flags & ~SHARED_SETTLED) == SHARED_WRITTEN) {
       if (c->reader == me) continue;
-      if (c->reader == SHARED_MANY && c->reader_warps >> w->index & 1u && c->write_time < w->all_seen) continue;
+      if (c->reader == SHARED_MANY && c->reader_warps >> w->index & 1u && c->write_time < w->all_seen) {
+        c->reader_lanes |= 1u << lane;
+        continue;
+      }
     }
     if (!read_cell(w, i, lane, address + (k << granule), c, me)) return false;
+  }
+  return true;
+}
+
+/* Atomic and volatile ones are in order with each other, not with plain ones under them. */
+static bool after_plain(warp *w, const inst *i, uint32_t lane, uint32_t address, const shared_cell *c) {
+  const shared_plain *p = plain_of(w, c);
+  if (!p) return false;
+  if (c->flags & SHARED_STRONG_WRITE && !plain_before(w, lane, p->writer, p->write_time)) {
+    race(w, i, lane, address, "wrote it", p->writer);
+    return false;
+  }
+  if (!plain_before(w, lane, p->reader, p->read_time)) {
+    race(w, i, lane, address, "read it", p->reader);
+    return false;
   }
   return true;
 }
@@ -109,7 +185,7 @@ static bool may_write(warp *w, const inst *i, uint32_t lane, uint32_t address, u
     race(w, i, lane, address, "read it", c->reader);
     return false;
   }
-  return true;
+  return !i->strong || after_plain(w, i, lane, address, c);
 }
 
 bool sim_shared_write(warp *w, const inst *i, uint32_t lane, uint32_t address, uint32_t bytes, const void *value) {
@@ -117,6 +193,8 @@ bool sim_shared_write(warp *w, const inst *i, uint32_t lane, uint32_t address, u
   shared_cell *c = cells_of(w, i, lane, address, bytes, &count);
   for (uint32_t k = 0; c && k < count; k++, c++) {
     if (!may_write(w, i, lane, address, bytes, c, value)) return false;
+    if (i->strong && !keep_plain(w, c)) return false;
+    if (!i->strong && w->block->plain) *plain_of(w, c) = (shared_plain){0};
     c->writer = (uint16_t)(w->index * SIM_LANES + lane + 1);
     c->write_time = w->block->time;
     c->reader = 0;
@@ -140,10 +218,11 @@ static inline bool reads_before(const warp *w, const shared_cell *c) {
 }
 
 /* False: not decided, and nothing done. A read at this very time by others is not ordered before this one: then there are several. */
-static inline bool quick_read(const warp *w, shared_cell *c, uint16_t me, uint32_t now, uint32_t own) {
+static inline bool quick_read(const warp *w, shared_cell *c, uint16_t me, uint32_t now, uint32_t own, uint32_t lane) {
   if (c->read_time == now && c->flags == (SHARED_WRITTEN | SHARED_SETTLED)) {
     c->reader = c->reader == me ? me : SHARED_MANY;
     c->reader_warps |= own;
+    c->reader_lanes |= 1u << lane;
     return true;
   }
   if ((c->flags & ~SHARED_SETTLED) != SHARED_WRITTEN || !write_before(w, c)) return false;
@@ -151,6 +230,7 @@ static inline bool quick_read(const warp *w, shared_cell *c, uint16_t me, uint32
   if (!same && !reads_before(w, c)) return false;
   c->reader = !same || c->reader == me ? me : SHARED_MANY;
   c->reader_warps = (same ? c->reader_warps : 0) | own;
+  c->reader_lanes = (same ? c->reader_lanes : 0) | 1u << lane;
   c->read_time = now;
   if (c->write_time < w->all_seen) c->flags |= SHARED_SETTLED;
   return true;
@@ -179,10 +259,13 @@ static inline __attribute__((always_inline)) bool load_lanes(warp *w, const inst
     shared_cell *c = &b->cells[offset[l] >> granule];
     uint32_t k = 0;
     if (last && c == last) { /* a second reader */
-      for (; k < count; k++) c[k].reader = SHARED_MANY;
+      for (; k < count; k++) {
+        c[k].reader = SHARED_MANY;
+        c[k].reader_lanes |= 1u << l;
+      }
       continue;
     }
-    while (k < count && quick_read(w, &c[k], (uint16_t)(first + l), now, own)) k++;
+    while (k < count && quick_read(w, &c[k], (uint16_t)(first + l), now, own, l)) k++;
     last = c;
     if (k == count) continue;
     last = NULL;

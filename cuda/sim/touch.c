@@ -31,10 +31,16 @@ bool touch_cells(const touch_map *t, page_touch *p) {
   return p->cells != NULL;
 }
 
+bool touch_plain(const touch_map *t, page_touch *p) {
+  if (!p->plain) p->plain = calloc((MEMORY_PAGE >> t->granule) * CELL_WORDS, sizeof(*p->plain));
+  return p->plain != NULL;
+}
+
 void touch_clear(touch_map *t) {
   for (size_t i = 0; i < t->dirty_count; i++) {
     page_touch *p = t->pages[t->dirty[i]];
     free(p->cells);
+    free(p->plain);
     free(p);
     t->pages[t->dirty[i]] = NULL;
   }
