@@ -375,6 +375,7 @@ static taper_status decode_store(decoder *d, inst *i) {
   if (i->space == SPACE_CONSTANT) return parse_fail(d, parse_peek(d), "a store to constant memory");
   space where = (space)i->space;
   TAPER_TRY(operand_address(d, i, &where));
+  if (where == SPACE_PARAMETER) return parse_fail(d, parse_peek(d), "a store to a parameter of the kernel");
   i->space = (uint8_t)where;
   TAPER_TRY(parse_expect(d, ","));
   return operand_list(d, i, i->vector, i->bytes < 2 ? 2 : i->bytes, false, false);

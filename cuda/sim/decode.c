@@ -8,19 +8,13 @@ static const op_table *const tables[] = {&sim_integer_ops, &sim_carry_ops,      
                                          &sim_atomic_ops,  &sim_collective_ops, &sim_matrix_ops, &sim_copy_ops,
                                          &sim_control_ops};
 
-#define MOST_PARTS 16u
-typedef struct parts {
-  const char *at[MOST_PARTS];
-  uint32_t length[MOST_PARTS], count;
-} parts;
-
 static bool split(const token *t, parts *out) {
   out->count = 0;
   const char *p = t->at, *end = t->at + t->length;
   while (p <= end) {
     const char *q = p;
     while (q < end && *q != '.') q++;
-    if (out->count == MOST_PARTS || q == p) return false;
+    if (out->count == PARSE_PARTS || q == p) return false;
     out->at[out->count] = p;
     out->length[out->count++] = (uint32_t)(q - p);
     p = q + 1;
@@ -141,6 +135,7 @@ taper_status parse_instruction(decoder *d) {
     return parse_fail(d, t, "'%.*s' in the instruction '%.*s' is not known to the simulator",
                       best < p.count ? (int)p.length[best] : 3, best < p.count ? p.at[best] : "end", (int)t->length,
                       t->at);
+  TAPER_TRY(rules_check(d, t, &p));
   i.run = decode_choose(row->run, row->fast);
   i.kind = row->kind;
   TAPER_TRY(row->decode ? row->decode(d, &i) : operands(d, &i, row));

@@ -95,14 +95,14 @@ static void finish_setp(warp *w, const inst *i, uint32_t yes) {
 }
 
 #define TYPES(TYPE)                                                                                                    \
-  TYPE(s16, "s16", 2, false)                                                                                           \
+  TYPE(s16, "s16", 2, true)                                                                                            \
   TYPE(u16, "u16|b16", 2, true)                                                                                        \
-  TYPE(s32, "s32", 4, false)                                                                                           \
+  TYPE(s32, "s32", 4, true)                                                                                            \
   TYPE(u32, "u32|b32", 4, true)                                                                                        \
-  TYPE(s64, "s64", 8, false)                                                                                           \
+  TYPE(s64, "s64", 8, true)                                                                                            \
   TYPE(u64, "u64|b64", 8, true)                                                                                        \
-  TYPE(f16, "f16", 2, true)                                                                                            \
-  TYPE(bf16, "bf16", 2, true)                                                                                          \
+  TYPE(f16, "f16", 2, false)                                                                                           \
+  TYPE(bf16, "bf16", 2, false)                                                                                         \
   TYPE(f32, "f32", 4, true)                                                                                            \
   TYPE(f64, "f64", 8, true)
 
@@ -113,9 +113,10 @@ static void finish_set(warp *w, const inst *i, uint32_t yes) {
   FOR_LANES(w, pd[l] = yes >> l & 1u ? one : 0;);
 }
 
-static taper_status decode_setp(decoder *d, inst *i, uint32_t width) {
+/* two: the opposite may be asked for as well */
+static taper_status decode_setp(decoder *d, inst *i, uint32_t width, bool two) {
   TAPER_TRY(operand_predicate(d, i, true));
-  if (parse_accept(d, "|")) TAPER_TRY(operand_predicate(d, i, true));
+  if (two && parse_accept(d, "|")) TAPER_TRY(operand_predicate(d, i, true));
   for (int k = 0; k < 2; k++) {
     TAPER_TRY(parse_expect(d, ","));
     TAPER_TRY(operand_value(d, i, width, true));
@@ -128,13 +129,10 @@ static taper_status decode_setp(decoder *d, inst *i, uint32_t width) {
 #define COMPARISON(name, finish, compare)                                                                              \
   static void name(warp *w, const inst *i) { finish(w, i, compare(w, i, i->choice[0])); }                              \
   SIM_FAST static void name##_fast(warp *w, const inst *i) { finish(w, i, compare(w, i, i->choice[0])); }
-#define TYPE(type, words, width, any)                                                                                  \
+#define TYPE(type, words, width, two)                                                                                  \
   COMPARISON(setp_##type, finish_setp, compare_##type)                                                                 \
   COMPARISON(set_##type, finish_set, compare_##type)                                                                   \
-  static taper_status decode_setp_##type(decoder *d, inst *i) {                                                        \
-    if (!(any) && i->choice[0] > GE) return parse_fail(d, parse_peek(d), "this comparison of signed integers");        \
-    return decode_setp(d, i, width);                                                                                   \
-  }
+  static taper_status decode_setp_##type(decoder *d, inst *i) { return decode_setp(d, i, width, two); }
 TYPES(TYPE)
 #undef TYPE
 COMPARISON(setp_ftz, finish_setp, compare_ftz)
@@ -175,7 +173,7 @@ static void not_predicate(warp *w, const inst *i) { set_predicate(w, i->r[0], ~n
 #define PD (OPERAND_DEST | OPERAND_PREDICATE)
 #define P OPERAND_PREDICATE
 static const op_row rows[] = {
-#define TYPE(type, words, width, any)                                                                                  \
+#define TYPE(type, words, width, two)                                                                                  \
   {.pattern = "setp." COMPARES ".?and|or|xor." words,                                                                  \
    .run = setp_##type,                                                                                                 \
    .fast = setp_##type##_fast,                                                                                         \

@@ -47,6 +47,13 @@ typedef struct target_list {
   uint32_t table;
 } target_list;
 
+/* The opcode of an instruction, between its dots. */
+#define PARSE_PARTS 16u
+typedef struct parts {
+  const char *at[PARSE_PARTS];
+  uint32_t length[PARSE_PARTS], count;
+} parts;
+
 #define PARSE_BUCKETS 1024u
 struct decoder {
   sim_module *module;
@@ -105,6 +112,8 @@ taper_status parse_variable(decoder *d, space where, bool is_extern);
 taper_status parse_body(decoder *d);
 /* decode.c: one instruction up to its `;` */
 taper_status parse_instruction(decoder *d);
+/* rules.c: is the instruction, which a row has, one of the module's target and version, and do its parts go together? */
+taper_status rules_check(decoder *d, const token *t, const parts *p);
 /* What this processor executes: `fast` where it can. */
 run_fn decode_choose(run_fn run, run_fn fast);
 /* operands.c: for the decoders of single instructions */

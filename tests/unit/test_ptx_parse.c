@@ -30,7 +30,7 @@ static const refusal refusals[] = {
     {KERNEL("mov.u32 %r1, %envreg7;"), "'%envreg7' is not known"},
     {KERNEL("cvt.f16.f32 %h1, %r1;"), "without a rounding"},
     {KERNEL("cvt.rn.f32.f32 %r1, %r2;"), "between equal types"},
-    {KERNEL("setp.hi.s32 %p1, %r1, %r2;"), "this comparison of signed integers"},
+    {KERNEL("setp.hi.s32 %p1, %r1, %r2;"), "'hi' in the instruction 'setp.hi.s32' compares unsigned integers"},
     {KERNEL("atom.global.min.f32 %r1, [%d1], %r2;"), "this atomic operation on this type"},
     {KERNEL("shfl.down.b32 %r1, %r2, 1, 31;"), "'down' in"},
     {KERNEL("wgmma.fence.sync.aligned;"), "the instruction 'wgmma' is not known"},
