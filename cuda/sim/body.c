@@ -20,8 +20,12 @@ static taper_status registers(decoder *d) {
       TAPER_TRY(parse_expect(d, ">"));
     }
     if (count > 1000000 || d->register_top > 0x20000000u) return parse_fail(d, t, "too many registers");
-    TAPER_TRY(parse_add_name(
-        d, t, (name){.kind = NAME_REGISTER, .family = count, .value = d->register_top, .width = (uint8_t)width}));
+    TAPER_TRY(parse_add_name(d, t,
+                             (name){.kind = NAME_REGISTER,
+                                    .family = count,
+                                    .value = d->register_top,
+                                    .width = (uint8_t)width,
+                                    .kind_of_register = types_kind(type->at + 1, type->length - 1)}));
     d->register_top += step * (count ? count : 1);
   } while (parse_accept(d, ","));
   return parse_expect(d, ";");

@@ -139,6 +139,7 @@ taper_status parse_instruction(decoder *d) {
   i.run = decode_choose(row->run, row->fast);
   i.kind = row->kind;
   TAPER_TRY(row->decode ? row->decode(d, &i) : operands(d, &i, row));
+  TAPER_TRY(types_check(d, t, &p, &i));
   TAPER_TRY(parse_expect(d, ";"));
   if (d->unused) return parse_fail(d, t, "used_bytes_mask before what is no ld");
   return append(d, &i);

@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static taper_status push(decoder *d, inst *i, uint32_t r, uint32_t width, bool destination) {
+static taper_status push(decoder *d, inst *i, uint32_t r, uint32_t width, type_kind kind, bool destination) {
   if (i->operands == INST_OPERANDS) return parse_fail(d, parse_peek(d), "too many operands");
+  d->sources[i->operands] = (operand_source){.at = parse_peek(d) - 1, .kind = kind};
   i->width[i->operands] = (uint8_t)width;
   i->r[i->operands++] = r;
   if (destination) i->destinations = i->operands;
@@ -60,7 +61,7 @@ static taper_status number_operand(decoder *d, inst *i, const token *t, uint32_t
   if (is_float ? is_float != width : width && !fits(value, width))
     return parse_fail(d, t, "the number %.*s does not fit an operand of %u bits", (int)t->length, t->at, 8 * width);
   TAPER_TRY(operand_constant(d, value, width, &r));
-  return push(d, i, r, width, false);
+  return push(d, i, r, width, is_float ? TYPE_FLOAT : TYPE_NUMBER, false);
 }
 
 static bool special_register(decoder *d, const token *t, uint32_t width, uint32_t *out) {
@@ -117,31 +118,31 @@ taper_status operand_value(decoder *d, inst *i, uint32_t width, bool exact) {
   int64_t offset;
   if (t->kind == TOKEN_NUMBER) return number_operand(d, i, t, width);
   if (t->kind != TOKEN_WORD) return parse_fail(d, t, "an operand expected, not '%.*s'", (int)t->length, t->at);
-  if (special_register(d, t, width, &r)) return push(d, i, r, width, false);
+  if (special_register(d, t, width, &r)) return push(d, i, r, width, TYPE_INTEGER, false);
   if (parse_is(t, "WARP_SZ")) {
     TAPER_TRY(operand_constant(d, SIM_LANES, width, &r));
-    return push(d, i, r, width, false);
+    return push(d, i, r, width, TYPE_NUMBER, false);
   }
   const name *n = parse_find(d, t->at, t->length, &member);
   if (!n) return parse_fail(d, t, "the name '%.*s' is not known", (int)t->length, t->at);
   if (n->kind == NAME_REGISTER) {
     TAPER_TRY(check_width(d, t, n->width, width, exact));
-    return push(d, i, register_of(n, member), n->width, false);
+    return push(d, i, register_of(n, member), n->width, n->kind_of_register, false);
   }
   TAPER_TRY(variable_base(d, t, n, width, &r, &offset));
   i->imm = offset; /* of use to mov alone */
   if (offset && exact) return parse_fail(d, t, "the address of '%.*s' is not allowed here", (int)t->length, t->at);
-  return push(d, i, r, width, false);
+  return push(d, i, r, width, TYPE_INTEGER, false);
 }
 
 taper_status operand_register(decoder *d, inst *i, uint32_t width, bool exact) {
   const token *t = parse_next(d);
   uint32_t member;
-  if (parse_is(t, "_")) return push(d, i, sink(d, width), width, true);
+  if (parse_is(t, "_")) return push(d, i, sink(d, width), width, TYPE_NONE, true);
   const name *n = t->kind == TOKEN_WORD ? parse_find(d, t->at, t->length, &member) : NULL;
   if (!n || n->kind != NAME_REGISTER) return parse_fail(d, t, "'%.*s' is no register", (int)t->length, t->at);
   TAPER_TRY(check_width(d, t, n->width, width, exact));
-  return push(d, i, register_of(n, member), n->width, true);
+  return push(d, i, register_of(n, member), n->width, n->kind_of_register, true);
 }
 
 taper_status operand_predicate(decoder *d, inst *i, bool destination) {
@@ -195,25 +196,28 @@ static taper_status address_base(decoder *d, inst *i, space *where) {
   uint32_t is_float;
   if (parse_number(t, &value, &is_float) && !is_float) {
     TAPER_TRY(operand_constant(d, value, 8, &r));
-    return push(d, i, r, 8, false);
+    return push(d, i, r, 8, TYPE_NONE, false);
   }
   const name *n = t->kind == TOKEN_WORD ? parse_find(d, t->at, t->length, &member) : NULL;
   if (!n) return parse_fail(d, t, "an address expected, not '%.*s'", (int)t->length, t->at);
   if (n->kind == NAME_REGISTER) {
     if (n->width < 4) return parse_fail(d, t, "an address in a register of %u bits", 8u * n->width);
-    return push(d, i, register_of(n, member), n->width, false);
+    if (n->kind_of_register != TYPE_BITS && n->kind_of_register != TYPE_INTEGER)
+      return parse_fail(d, t, "'%.*s' is no register of an address", (int)t->length, t->at);
+    return push(d, i, register_of(n, member), n->width, n->kind_of_register, false);
   }
   TAPER_TRY(check_space(d, t, n, where));
   int64_t offset;
   TAPER_TRY(variable_base(d, t, n, 8, &r, &offset));
   i->imm += offset;
-  return push(d, i, r, 8, false);
+  return push(d, i, r, 8, TYPE_NONE, false);
 }
 
 taper_status operand_address(decoder *d, inst *i, space *where) {
   i->imm = 0;
   TAPER_TRY(parse_expect(d, "["));
   TAPER_TRY(address_base(d, i, where));
+  d->sources[i->operands - 1].is_address = true;
   if (parse_accept(d, "+")) {
     int64_t more = 0;
     TAPER_TRY(operand_immediate(d, &more));

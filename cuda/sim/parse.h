@@ -21,6 +21,16 @@ typedef enum name_kind {
   NAME_CALL_AREA,
   NAME_FUNCTION
 } name_kind;
+typedef enum type_kind {
+  TYPE_NONE, /* a predicate, or of no moment */
+  TYPE_BITS,
+  TYPE_INTEGER,
+  TYPE_HALF,
+  TYPE_FLOAT,
+  TYPE_PACKED, /* numbers that only registers of bits hold: bf16, tf32, pairs */
+  TYPE_NUMBER  /* an integer in the text */
+} type_kind;
+
 typedef struct name {
   const char *text;
   uint32_t length;
@@ -30,6 +40,7 @@ typedef struct name {
   uint64_t value;  /* offset, address or index */
   uint64_t size;
   uint8_t width; /* of a register */
+  type_kind kind_of_register;
 } name;
 
 typedef struct label {
@@ -54,6 +65,13 @@ typedef struct parts {
   uint32_t length[PARSE_PARTS], count;
 } parts;
 
+/* Where an operand comes from. */
+typedef struct operand_source {
+  const token *at;
+  type_kind kind;
+  bool is_address;
+} operand_source;
+
 #define PARSE_BUCKETS 1024u
 struct decoder {
   sim_module *module;
@@ -76,6 +94,7 @@ struct decoder {
   size_t use_count, use_capacity;
   target_list *lists;
   size_t list_count, list_capacity;
+  operand_source sources[INST_OPERANDS]; /* of the instruction that is read */
   taper_error *error;
 };
 
@@ -114,6 +133,12 @@ taper_status parse_body(decoder *d);
 taper_status parse_instruction(decoder *d);
 /* rules.c: is the instruction, which a row has, one of the module's target and version, and do its parts go together? */
 taper_status rules_check(decoder *d, const token *t, const parts *p);
+/* Does a condition of rules.def hold? *out_part: the part that its last word found, 0: the opcode. */
+bool rules_hold(const char *when, const parts *p, uint32_t *out_part);
+/* types.c: the kind of a type without its dot; TYPE_NONE: it is none. */
+type_kind types_kind(const char *text, uint32_t length);
+/* Are the operands of the types that the opcode names? */
+taper_status types_check(decoder *d, const token *t, const parts *p, const inst *i);
 /* What this processor executes: `fast` where it can. */
 run_fn decode_choose(run_fn run, run_fn fast);
 /* operands.c: for the decoders of single instructions */

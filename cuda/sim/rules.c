@@ -45,8 +45,7 @@ static bool condition(const char *when, const parts *p, uint32_t *out_part) {
   return none;
 }
 
-/* *out_part: what the last condition found, 0: the opcode. */
-static bool holds(const char *when, const parts *p, uint32_t *out_part) {
+bool rules_hold(const char *when, const parts *p, uint32_t *out_part) {
   *out_part = 0;
   if (*when != '*' && !one_of(when, p->at[0], p->length[0])) return false;
   for (when = strchr(when, ' '); when; when = strchr(when + 1, ' '))
@@ -60,7 +59,7 @@ taper_status rules_check(decoder *d, const token *t, const parts *p) {
   for (size_t r = 0; r < sizeof(rules) / sizeof(rules[0]); r++) {
     const rule *at = &rules[r];
     if (at->target && m->target >= at->target && m->version >= at->version) continue;
-    if (!holds(at->when, p, &k)) continue;
+    if (!rules_hold(at->when, p, &k)) continue;
     if (!at->target)
       return parse_fail(d, t, "'%.*s' in the instruction '%.*s' %s", (int)p->length[k], p->at[k], (int)t->length, t->at,
                         at->why);

@@ -19,7 +19,7 @@ static const refusal refusals[] = {
     {KERNEL("ld.global.nc.L1::no_allocate.v3.u32 {%r1,%r2,%r3}, [%d1];"), "'v3' in"},
     {KERNEL("ld.shared.nc.u32 %r1, [%d1];"), ".nc outside of global memory"},
     {KERNEL("\nmul.lo.s32 %r1, %r2, %d3;"), "x.ptx:10: error: '%d3' has 64 bits, the instruction wants 32"},
-    {KERNEL("add.s32 %r1, %r2, 0f3F800000;\nadd.s64 %d1, %d2, 0f3F800000;"),
+    {KERNEL("and.b32 %r1, %r2, 0f3F800000;\nand.b64 %d1, %d2, 0f3F800000;"),
      "x.ptx:10: error: the number 0f3F800000 does not fit an operand of 64 bits"},
     {KERNEL("add.s32 %r1, %r2, 0x100000000;"), "does not fit an operand of 32 bits"},
     {KERNEL("add.s32 %r1, %r2;"), "',' expected before ';'"},

@@ -146,7 +146,73 @@ static void parts_together(void **state) {
   }
 }
 
+/* Registers and numbers of a type that the instruction does not take; the same with what it takes. */
+static void operand_types(void **state) {
+  (void)state;
+  static const struct {
+    const char *code, *word, *right;
+  } cases[] = {
+      {"add.s32 %f1, %r2, %r3;", "%f1", "add.s32 %s1, %u2, %r3;"},
+      {"add.s32 %r1, %r2, %f3;", "%f3", "add.s32 %r1, %x2, %r3;"},
+      {"add.f32 %f1, %s2, %f3;", "%s2", "add.f32 %r1, %f2, %r3;"},
+      {"fma.rn.f32 %f1, %f2, %x3, %f4;", "%x3", "fma.rn.f32 %f1, %f2, %r3, %f4;"},
+      {"mul.wide.s32 %g1, %s1, %s2;", "%g1", "mul.wide.s32 %v1, %s1, %u2;"},
+      {"add.f16x2 %u1, %r2, %r3;", "%u1", "add.f16x2 %x1, %r2, %x3;"},
+      {"fma.rn.bf16x2 %x1, %r2, %r3, %r4;", "%x1", "fma.rn.bf16x2 %r1, %r2, %r3, %r4;"},
+      {"cvt.rn.bf16x2.f32 %f1, %f2, %f3;", "%f1", "cvt.rn.bf16x2.f32 %r1, %f2, %f3;"},
+      {"cvt.rn.f16x2.f32 %x1, %f2, %s3;", "%s3", "cvt.rn.f16x2.f32 %x1, %f2, %r3;"},
+      {"cvt.rna.tf32.f32 %f1, %f2;", "%f1", "cvt.rna.tf32.f32 %r1, %f2;"},
+      {"cvt.rn.f32.s32 %f1, %f2;", "%f2", "cvt.rn.f32.s32 %f1, %s2;"},
+      {"cvt.rzi.s32.f32 %f1, %f2;", "%f1", "cvt.rzi.s32.f32 %s1, %f2;"},
+      {"shl.b32 %r1, %r2, %f1;", "%f1", "shl.b32 %f1, %f2, %s1;"},
+      {"bfi.b32 %f1, %r2, %r3, %f4, %r5;", "%f4", "bfi.b32 %f1, %r2, %r3, %u4, 5;"},
+      {"shf.l.wrap.b32 %r1, %r2, %r3, %f4;", "%f4", "shf.l.wrap.b32 %r1, %f2, %r3, %r4;"},
+      {"popc.b32 %f1, %r1;", "%f1", "popc.b32 %r1, %f1;"},
+      {"dp4a.s32.s32 %r1, %r2, %r3, %f4;", "%f4", "dp4a.s32.s32 %r1, %r2, %r3, %s4;"},
+      {"setp.lt.f32 %p1, %s1, %f2;", "%s1", "setp.lt.f32 %p1, %r1, %f2;"},
+      {"setp.lt.s32 %p1, %s1, %f2;", "%f2", "setp.eq.b32 %p1, %s1, %f2;"},
+      {"set.lt.u32.f32 %f1, %f2, %f3;", "%f1", "set.lt.f32.s32 %f1, %s2, %s3;"},
+      {"selp.f32 %s1, %f1, %f2, %p1;", "%s1", "selp.b32 %s1, %f1, %f2, %p1;"},
+      {"slct.f32.s32 %f1, %f2, %f3, %f4;", "%f4", "slct.f32.s32 %f1, %f2, %f3, %s4;"},
+      {"mov.u32 %f1, %r1;", "%f1", "mov.b32 %f1, %s1;"},
+      {"mov.f32 %f1, %tid.x;", "%tid.x", "mov.u32 %r1, %tid.x;"},
+      {"mov.f64 %v1, %g1;", "%v1", "mov.b64 %g1, %v1;"},
+      {"ld.global.f32 %s1, [%d1];", "%s1", "ld.global.b32 %s1, [%d1];"},
+      {"ld.global.u32 %g1, [%d1];", "%g1", "ld.global.u32 %v1, [%d1];"},
+      {"ld.global.f32 %g1, [%d1];", "%g1", "ld.global.f32 %d2, [%d1];"},
+      {"ld.global.u8 %f1, [%d1];", "%f1", "ld.global.u8 %r1, [%d1];"},
+      {"ld.global.v2.f32 {%f1, %s1}, [%d1];", "%s1", "ld.global.v2.f32 {%f1, %r1}, [%d1];"},
+      {"ld.shared.f32 %f1, [%f2];", "%f2", "ld.shared.f32 %f1, [%s2];"},
+      {"ld.global.f32 %f1, [%g1+4];", "%g1", "ld.global.f32 %f1, [%v1+4];"},
+      {"st.global.f32 [%d1], %u1;", "%u1", "st.global.b32 [%d1], %u1;"},
+      {"st.global.f32 [%d1], 1;", "1", "st.global.f32 [%d1], 0f3F800000;"},
+      {"st.global.u32 [%d1], 0f3F800000;", "0f3F800000", "st.global.b32 [%d1], 0f3F800000;"},
+      {"add.f32 %f1, %f2, 0x3f800000;", "0x3f800000", "add.f32 %f1, %f2, 0f3F800000;"},
+      {"add.s32 %r1, %r2, 0f3F800000;", "0f3F800000", "add.s32 %r1, %r2, 0x3f800000;"},
+      {"atom.global.add.f32 %f1, [%d1], %s2;", "%s2", "atom.global.add.f32 %r1, [%d1], %f2;"},
+      {"atom.global.cas.b32 %r1, [%f1], %r2, %r3;", "%f1", "atom.global.cas.b32 %r1, [%d1], %f2, %r3;"},
+      {"red.global.add.u32 [%d1], %f2;", "%f2", "red.global.add.u32 [%d1], %s2;"},
+      {"shfl.sync.bfly.b32 %f1, %f2, 1, 31, %f3;", "%f3", "shfl.sync.bfly.b32 %f1|%p1, %f2, 1, 31, -1;"},
+      {"match.any.sync.b32 %f1, %r1, -1;", "%f1", "match.any.sync.b32 %r1, %f1, -1;"},
+      {"redux.sync.add.s32 %f1, %r1, -1;", "%f1", "redux.sync.add.s32 %s1, %u1, -1;"},
+      {"bar.sync %f1;", "%f1", "bar.sync %r1;"},
+#define MMA(types, d, a, b, c)                                                                                         \
+  "mma.sync.aligned.m16n8k16.row.col." types " {" d "1," d "2," d "3," d "4}, {" a "1," a "2," a "3," a "4}, {" b      \
+  "1," b "2}, {" c "1," c "2," c "3," c "4};"
+      {MMA("f32.bf16.bf16.f32", "%f", "%f", "%r", "%f"), "%f1", MMA("f32.bf16.bf16.f32", "%f", "%r", "%r", "%r")},
+      {MMA("f32.f16.f16.f32", "%f", "%r", "%f", "%f"), "%f1", MMA("f32.f16.f16.f32", "%r", "%r", "%r", "%f")},
+      {MMA("f32.f16.f16.f32", "%s", "%r", "%r", "%f"), "%s1", MMA("f32.f16.f16.f32", "%f", "%r", "%r", "%f")},
+  };
+  for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+    char message[128];
+    (void)snprintf(message, sizeof(message), "x.ptx:15: error: '%s' is ", cases[k].word);
+    refused("9.0", "sm_90", cases[k].code, message);
+    accepted("9.0", "sm_90", cases[k].right);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(since_targets), cmocka_unit_test(parts_together)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(since_targets), cmocka_unit_test(parts_together),
+                                     cmocka_unit_test(operand_types)};
   return cmocka_run_group_tests(tests, ptx_setup, ptx_teardown);
 }
