@@ -260,6 +260,7 @@ static void release(block *b, uint32_t id) {
       if (i->destinations && w->barrier_mask) give_votes(w, r, i);
       g.pc++;
       g.state = GROUP_RUNS;
+      g.turns = 0;
       g.lanes = lanes;
       g.barrier = 0;
       sim_group_add(w, g);

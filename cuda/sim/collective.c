@@ -127,6 +127,13 @@ static void warp_barrier(warp *w, const inst *i) {
   (void)i;
   sim_warp_synced(w, w->mask);
 }
+/* Is it a bar.warp.sync that may name a part of the lanes? */
+bool sim_part_barrier(const sim_module *m, const inst *i) {
+  uint32_t mask = 0;
+  if (i->run != warp_barrier) return false;
+  if (i->r[0] & INST_CONSTANT) memcpy(&mask, m->constants + (i->r[0] & ~INST_CONSTANT), sizeof(mask));
+  return mask != SIM_ALL_LANES;
+}
 
 static void activemask(warp *w, const inst *i) {
   uint32_t *pd = lanes_of(w, i->r[0]);

@@ -18,6 +18,7 @@ typedef struct group {
   uint16_t depth; /* of calls */
   uint8_t state;
   uint8_t barrier; /* GROUP_AT_BARRIER: which */
+  uint32_t turns;  /* times that it let others run */
 } group;
 
 typedef struct async_copy {
@@ -40,6 +41,7 @@ struct warp {
   struct block *block;
   uint32_t index;
   uint32_t group_count;
+  uint32_t kept_waiting; /* instructions that its first group executed while others could run */
   group groups[SIM_LANES];
   uint32_t *written;              /* a word per INST_REGISTER_BYTES of the register file: lanes that have written it */
   uint8_t *local, *local_written; /* [lane][local_bytes] */

@@ -160,6 +160,7 @@ struct sim_kernel {
   uint32_t offsets[SIM_MAX_PARAMETERS], sizes[SIM_MAX_PARAMETERS];
   function code;
   uint32_t register_bytes, call_bytes, local_bytes;
+  bool parts;                              /* bar.warp.sync of a part of a warp */
   uint32_t shared_granule, global_granule; /* log2 of the least bytes that it accesses at once */
   bool recursive;
 };

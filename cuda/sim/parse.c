@@ -225,6 +225,7 @@ static void summarise(const sim_module *m, sim_kernel *k, uint32_t begin, uint32
     const inst *i = &m->code[pc];
     uint32_t granule = 2;
     if (i->kind == INST_GRID_WAIT) k->facts.waits = true;
+    k->parts |= sim_part_barrier(m, i);
     if (i->bytes == 0) {
       k->facts.ordered |= i->fence != 0;
       continue;

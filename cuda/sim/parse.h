@@ -160,4 +160,7 @@ taper_status decode_indexed(decoder *d, inst *i);
 extern const op_table sim_integer_ops, sim_carry_ops, sim_float_ops, sim_half_ops, sim_convert_ops, sim_move_ops,
     sim_logic_ops, sim_access_ops, sim_atomic_ops, sim_collective_ops, sim_matrix_ops, sim_copy_ops, sim_control_ops;
 
+/* collective.c: is it a bar.warp.sync that may name a part of the lanes? */
+bool sim_part_barrier(const sim_module *m, const inst *i);
+
 #endif

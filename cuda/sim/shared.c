@@ -217,12 +217,13 @@ static inline bool reads_before(const warp *w, const shared_cell *c) {
          (c->read_time < w->synced && c->reader_warps == 1u << w->index);
 }
 
-/* False: not decided, and nothing done. A read at this very time by others is not ordered before this one: then there are several. */
-static inline bool quick_read(const warp *w, shared_cell *c, uint16_t me, uint32_t now, uint32_t own, uint32_t lane) {
+/* lane_bit: 0 where no barrier of a part of a warp asks for it. False: not decided, and nothing done. A read at this very time by others is not ordered before this one: then there are several. */
+static inline bool quick_read(const warp *w, shared_cell *c, uint16_t me, uint32_t now, uint32_t own,
+                              uint32_t lane_bit) {
   if (c->read_time == now && c->flags == (SHARED_WRITTEN | SHARED_SETTLED)) {
     c->reader = c->reader == me ? me : SHARED_MANY;
     c->reader_warps |= own;
-    c->reader_lanes |= 1u << lane;
+    if (lane_bit) c->reader_lanes |= lane_bit;
     return true;
   }
   if ((c->flags & ~SHARED_SETTLED) != SHARED_WRITTEN || !write_before(w, c)) return false;
@@ -230,7 +231,7 @@ static inline bool quick_read(const warp *w, shared_cell *c, uint16_t me, uint32
   if (!same && !reads_before(w, c)) return false;
   c->reader = !same || c->reader == me ? me : SHARED_MANY;
   c->reader_warps = (same ? c->reader_warps : 0) | own;
-  c->reader_lanes = (same ? c->reader_lanes : 0) | 1u << lane;
+  if (lane_bit) c->reader_lanes = (same ? c->reader_lanes : 0) | lane_bit;
   c->read_time = now;
   if (c->write_time < w->all_seen) c->flags |= SHARED_SETTLED;
   return true;
@@ -250,7 +251,7 @@ static bool plain_offsets(const warp *w, const inst *i, const uint64_t *address,
 
 /* The lanes one after the other, `count` cells each; those of which nothing is decided here go the long way. */
 static inline __attribute__((always_inline)) bool load_lanes(warp *w, const inst *i, const uint32_t offset[SIM_LANES],
-                                                             uint32_t bytes, uint32_t count) {
+                                                             uint32_t bytes, uint32_t count, bool parts) {
   const block *b = w->block;
   const uint32_t now = b->time, first = w->index * SIM_LANES + 1, own = 1u << w->index;
   const uint32_t granule = b->run->kernel->shared_granule;
@@ -261,11 +262,11 @@ static inline __attribute__((always_inline)) bool load_lanes(warp *w, const inst
     if (last && c == last) { /* a second reader */
       for (; k < count; k++) {
         c[k].reader = SHARED_MANY;
-        c[k].reader_lanes |= 1u << l;
+        if (parts) c[k].reader_lanes |= 1u << l;
       }
       continue;
     }
-    while (k < count && quick_read(w, &c[k], (uint16_t)(first + l), now, own, l)) k++;
+    while (k < count && quick_read(w, &c[k], (uint16_t)(first + l), now, own, parts ? 1u << l : 0)) k++;
     last = c;
     if (k == count) continue;
     last = NULL;
@@ -275,8 +276,10 @@ static inline __attribute__((always_inline)) bool load_lanes(warp *w, const inst
 }
 
 bool sim_shared_load_plain(warp *w, const inst *i, const uint32_t offset[SIM_LANES], uint32_t bytes) {
-  const uint32_t count = bytes >> w->block->run->kernel->shared_granule;
-  return count > 1 ? load_lanes(w, i, offset, bytes, count) : load_lanes(w, i, offset, bytes, 1);
+  const sim_kernel *k = w->block->run->kernel;
+  const uint32_t count = bytes >> k->shared_granule;
+  if (k->parts) return load_lanes(w, i, offset, bytes, count, true);
+  return count > 1 ? load_lanes(w, i, offset, bytes, count, false) : load_lanes(w, i, offset, bytes, 1, false);
 }
 
 bool sim_shared_load(warp *w, const inst *i, const uint64_t *address, uint32_t bytes, uint8_t *at[SIM_LANES]) {

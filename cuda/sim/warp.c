@@ -1,10 +1,12 @@
 /* warp.c - the loop of a warp. Its lanes stand in groups, each at one instruction; the group that is deepest in calls and then at the
-   lowest instruction runs, so that lanes which parted meet again where their ways join. */
+   lowest instruction runs, so that lanes which parted meet again where their ways join. One that keeps others waiting for very long may be
+   waiting for them, for a lock or a flag: they get a turn. */
 #include "cuda/sim/exec.h"
 
 /* Groups that run come first, in the order above; those that wait follow. */
 static bool runs_before(const group *a, const group *b) {
   if ((a->state == GROUP_RUNS) != (b->state == GROUP_RUNS)) return a->state == GROUP_RUNS;
+  if (a->turns != b->turns) return a->turns < b->turns;
   if (a->depth != b->depth) return a->depth > b->depth;
   return a->pc < b->pc;
 }
@@ -16,6 +18,7 @@ static bool may_join(const group *a, const group *b) {
 void sim_group_add(warp *w, group g) {
   uint32_t at = 0;
   if (!g.lanes) return;
+  if (w->group_count == 0) g.turns = 0;
   for (uint32_t k = 0; k < w->group_count; k++)
     if (may_join(&w->groups[k], &g)) {
       w->groups[k].lanes |= g.lanes;
@@ -26,6 +29,9 @@ void sim_group_add(warp *w, group g) {
   w->groups[at] = g;
   w->group_count++;
 }
+
+/* What a group executes before others that could run get a turn. */
+#define TURN_INSTRUCTIONS 4096u
 
 static group take_first(warp *w) {
   const group g = w->groups[0];
@@ -280,6 +286,17 @@ static uint32_t watched(warp *w, group *g) {
   return n;
 }
 
+/* The first group has executed `count` instructions: it goes behind the others that can run, when these have waited for long enough. */
+static void take_turns(warp *w, uint32_t count) {
+  const bool others = w->group_count > 1 && w->groups[1].state == GROUP_RUNS;
+  w->kept_waiting = others ? w->kept_waiting + count : 0;
+  if (w->kept_waiting < TURN_INSTRUCTIONS) return;
+  w->kept_waiting = 0;
+  group g = take_first(w);
+  g.turns = w->groups[0].turns + 1;
+  sim_group_add(w, g);
+}
+
 uint32_t sim_warp_run(warp *w, uint32_t most) {
   const inst *code = w->block->run->kernel->module->code;
   uint32_t count = 0;
@@ -291,6 +308,7 @@ uint32_t sim_warp_run(warp *w, uint32_t most) {
       count += n;
       if (n) {
         sim_group_add(w, take_first(w));
+        take_turns(w, n);
         continue;
       }
     }
@@ -300,6 +318,7 @@ uint32_t sim_warp_run(warp *w, uint32_t most) {
     const uint32_t lanes = guarded(w, i, first->lanes);
     const bool yields = i->kind == INST_NANOSLEEP;
     control(w, take_first(w), i, lanes);
+    take_turns(w, 1);
     if (yields) return count;
   }
   return count;
