@@ -27,8 +27,9 @@ KERNEL_OF(128) P_NAME(const __grid_constant__ taper_cuda_call c, const __grid_co
   constexpr uint32_t KEY_VECS = P_KEY_DIM / VEC, VALUE_VECS = P_VALUE_DIM / VEC;
   constexpr uint32_t LANES = team_lanes(KEY_VECS > VALUE_VECS ? KEY_VECS : VALUE_VECS); /* of a team */
   constexpr uint32_t KEYS = (KEY_VECS + LANES - 1) / LANES, VALUES = (VALUE_VECS + LANES - 1) / LANES; /* vectors of a lane */
-  constexpr uint32_t HEADS = largest_divisor(P_GROUP, 32 / (VEC * (KEYS > VALUES ? KEYS : VALUES))); /* at once */
-  constexpr uint32_t TEAMS = 32 / LANES, AHEAD = 2, WARP_KEYS = TEAMS * AHEAD, PART = P_VALUE_DIM + 2; /* TEAMS: of a warp */
+  constexpr uint32_t EACH = VEC * (KEYS > VALUES ? KEYS : VALUES), HEADS = largest_divisor(P_GROUP, 32 / EACH); /* numbers of a lane; heads at once */
+  constexpr uint32_t AHEAD = HEADS == 1 || 2 * EACH * (HEADS + 2) < 96 ? 2 : 1; /* positions in flight: as registers allow */
+  constexpr uint32_t TEAMS = 32 / LANES, WARP_KEYS = TEAMS * AHEAD, PART = P_VALUE_DIM + 2; /* TEAMS: of a warp */
   __shared__ float parts[WARPS][HEADS][PART]; /* sums, then the maximum, then the sum of exponentials */
   __shared__ uint32_t is_last;
   const uint32_t split = blockIdx.x, h = blockIdx.y, r = blockIdx.z;

@@ -3,6 +3,7 @@
 the mix of PTX: weights in 16-byte ld.global.nc, no local memory, tensor cores where they are claimed, nothing approximate, the waits of PDL.
 
 Some models, each for one of the archs by one of the NVRTCs, in turn; TAPERC_GATE=all (make check-long): every model for each arch by each NVRTC.
+`--only WORD`: models whose name holds it.
 """
 import concurrent.futures
 import ctypes
@@ -20,6 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.path.abspath(sys.argv[1])
 TAPERC, TOOL = os.path.join(BUILD, "taperc"), os.path.join(BUILD, "tests/unit/nvrtc_tool")
 QUICK, ALL = bool(os.environ.get("TAPERC_QUICK")), os.environ.get("TAPERC_GATE") == "all"
+ONLY = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
 ARCHS = ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"]
 REGISTERS, SHARED = 128, 48 << 10  # the most of a kernel
 MEMORY = os.path.join(ROOT, "build", "tests", "cuda-gate")  # what was compiled before, by hash
@@ -315,7 +317,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(own_test, there[0])]
         for i, (name, model, options) in enumerate(models(root)):
-            if QUICK and i % 4:
+            if QUICK and i % 4 or ONLY and ONLY not in name:
                 continue
             arch = ARCHS[i // len(there) % len(ARCHS)]
             jobs = [(n, a) for n in there for a in ARCHS] if ALL else [(there[i % len(there)], arch)]
