@@ -5,7 +5,7 @@
 
 static const char *const headers[] = {"templates/cuda/prelude.cuh", "templates/cuda/sample.cuh", NULL};
 
-enum { ROWS = 12, CONTEXT = 100, MOST = 6, WIDTH = 20 };
+enum { ROWS = 12, CONTEXT = 100, MOST = 6, WIDTH = 700 };
 
 /* Everything that the kernel reads or changes, on this side. */
 typedef struct batch {
