@@ -359,6 +359,7 @@ static taper_status decode_load(decoder *d, inst *i) {
   d->unused = 0;
   if (i->choice[0] == 4) i->fence = FENCE_AFTER;
   if (i->is_read_only && i->space != SPACE_GLOBAL) return parse_fail(d, parse_peek(d), ".nc outside of global memory");
+  if (parse_is(parse_peek(d), "_")) return parse_fail(d, parse_peek(d), "a load into nothing");
   TAPER_TRY(operand_list(d, i, i->vector, i->bytes < 2 ? 2 : i->bytes, false, true));
   TAPER_TRY(parse_expect(d, ","));
   space where = (space)i->space;

@@ -172,15 +172,17 @@ taper_status parse_body(decoder *d) {
   d->label_count = d->use_count = d->list_count = 0;
   d->place = 0;
   TAPER_TRY(parse_expect(d, "{"));
-  scopes[depth++] = d->name_count;
+  const uint32_t outer = d->scope;
+  d->scope = scopes[depth++] = d->name_count;
   while (depth > 0) {
     const token *t = parse_peek(d);
     if (t->kind == TOKEN_END) return parse_fail(d, t, "a function does not end");
     if (parse_accept(d, "}")) {
       parse_pop_names(d, scopes[--depth]);
+      d->scope = depth ? scopes[depth - 1] : outer;
     } else if (parse_accept(d, "{")) {
       if (depth == 64) return parse_fail(d, t, "too many scopes in each other");
-      scopes[depth++] = d->name_count;
+      d->scope = scopes[depth++] = d->name_count;
     } else {
       TAPER_TRY(statement(d));
     }

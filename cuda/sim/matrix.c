@@ -32,6 +32,7 @@ static taper_status decode_ldmatrix(decoder *d, inst *i) {
   static const uint8_t counts[] = {0, 1, 2, 4};
   space where = SPACE_SHARED;
   i->needs_all = 1;
+  if (!parse_is(parse_peek(d), "{")) return parse_expect(d, "{");
   TAPER_TRY(operand_list(d, i, counts[i->choice[3]], 4, true, true));
   TAPER_TRY(parse_expect(d, ","));
   TAPER_TRY(operand_address(d, i, &where));

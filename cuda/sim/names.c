@@ -35,7 +35,15 @@ const name *parse_find(const decoder *d, const char *text, uint32_t length, uint
   return NULL;
 }
 
+/* Is the name, or a family that it is of, one of the innermost scope already? */
+static bool stands(const decoder *d, const token *t) {
+  uint32_t member;
+  const name *same = find_exact(d, t->at, t->length), *of_family = parse_find(d, t->at, t->length, &member);
+  return (same && (size_t)(same - d->names) >= d->scope) || (of_family && (size_t)(of_family - d->names) >= d->scope);
+}
+
 taper_status parse_add_name(decoder *d, const token *t, name value) {
+  if (stands(d, t)) return parse_fail(d, t, "the name '%.*s' stands twice", (int)t->length, t->at);
   size_t capacity = d->name_capacity;
   TAPER_TRY(parse_room(d, (void **)&d->names, sizeof(name), d->name_count, &capacity));
   d->name_capacity = (uint32_t)capacity;

@@ -23,6 +23,18 @@ static taper_status version(decoder *d) {
   return TAPER_OK;
 }
 
+/* The version of PTX, times ten, since which a target exists; 0: there is none of this number. */
+static uint32_t version_of_target(uint32_t target) {
+  static const struct {
+    uint32_t target, version;
+  } known[] = {{50, 40}, {52, 41},  {53, 42},  {60, 50},  {61, 50},  {62, 50},  {70, 60},
+               {72, 61}, {75, 63},  {80, 70},  {86, 71},  {87, 74},  {88, 90},  {89, 78},
+               {90, 78}, {100, 86}, {101, 86}, {103, 88}, {110, 90}, {120, 87}, {121, 88}};
+  for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++)
+    if (known[k].target == target) return known[k].version;
+  return target > 121 ? 90 : 0;
+}
+
 static taper_status target(decoder *d) {
   const token *t = parse_next(d);
   char *end = NULL;
@@ -30,6 +42,9 @@ static taper_status target(decoder *d) {
   if (end && *end == 'a' && end < t->at + t->length) end++;
   if (!end || end != t->at + t->length)
     return parse_fail(d, t, "a target 'sm_NN' expected, not '%.*s'", (int)t->length, t->at);
+  const uint32_t since = version_of_target(d->module->target), version = d->module->version;
+  if (!since || version < since)
+    return parse_fail(d, t, "there is no target sm_%u in PTX %u.%u", d->module->target, version / 10, version % 10);
   while (parse_accept(d, ",")) {
     const token *more = parse_next(d);
     if (!parse_is(more, "debug"))
@@ -264,6 +279,9 @@ static taper_status kernel(decoder *d) {
   const token *t;
   const uint32_t outer = d->name_count, registers = d->register_top, call_top = d->call_top, local_top = d->local_top;
   TAPER_TRY(function_name(d, &t));
+  for (size_t n = 0; n < m->kernel_count; n++)
+    if (strlen(m->kernels[n]->code.name) == t->length && memcmp(m->kernels[n]->code.name, t->at, t->length) == 0)
+      return parse_fail(d, t, "a second kernel '%.*s'", (int)t->length, t->at);
   sim_kernel **grown = (sim_kernel **)realloc((void *)m->kernels, (m->kernel_count + 1) * sizeof(*grown));
   if (grown) m->kernels = grown;
   sim_kernel *k = calloc(1, sizeof(*k));
@@ -274,6 +292,7 @@ static taper_status kernel(decoder *d) {
   m->kernels[m->kernel_count++] = k;
   k->module = m;
   k->facts = (sim_kernel_facts){.name = k->code.name, .max_threads = 1024};
+  d->scope = outer;
   TAPER_TRY(parameters(d, NAME_PARAMETER, &k->facts.parameter_bytes, k->offsets, k->sizes, &k->facts.parameter_count));
   TAPER_TRY(kernel_limits(d, k));
   begin_function(d, &k->code);
@@ -281,8 +300,11 @@ static taper_status kernel(decoder *d) {
   d->inside = true;
   d->kernel = k;
   TAPER_TRY(parse_body(d));
+  d->scope = UINT32_MAX;
   end_function(d, &k->code);
   finish_kernel(d, k);
+  if (k->facts.shared_bytes > 48u * 1024u)
+    return parse_fail(d, t, "%u bytes of static shared memory, of 49152", k->facts.shared_bytes);
   d->inside = false;
   d->kernel = NULL;
   parse_pop_names(d, outer);
@@ -321,6 +343,9 @@ static taper_status item(decoder *d, pass p) {
     is_extern |= parse_is(t, ".extern");
     t = parse_next(d);
   }
+  const bool again = p == PASS_VARIABLES && (parse_is(t, ".version") ? d->module->version : d->module->target) != 0;
+  if (again && (parse_is(t, ".version") || parse_is(t, ".target")))
+    return parse_fail(d, t, "a second %.*s", (int)t->length, t->at);
   if (parse_is(t, ".version")) return version(d);
   if (parse_is(t, ".target")) return target(d);
   if (parse_is(t, ".address_size")) return parse_expect(d, "64");
@@ -363,6 +388,7 @@ static taper_status mark_recursion(decoder *d) {
 static taper_status load(decoder *d, const char *ptx, size_t size) {
   TAPER_TRY(parse_tokens(d, ptx, size));
   d->register_top = SPECIAL_BYTES;
+  d->scope = UINT32_MAX;
   d->module_shared = SIM_SHARED_BASE;
   for (pass p = PASS_VARIABLES; p <= PASS_KERNELS; p++) {
     d->at = 0;

@@ -80,6 +80,7 @@ struct decoder {
   size_t token_count, at;
   name *names;
   uint32_t name_count, name_capacity;
+  uint32_t scope; /* names from this on are of the innermost scope of a function, where each stands once */
   uint32_t buckets[PARSE_BUCKETS];
   bool inside;        /* a body */
   sim_kernel *kernel; /* NULL in a .func */

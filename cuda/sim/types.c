@@ -51,6 +51,40 @@ static uint32_t of_matrix(const inst *i, uint32_t operand) {
   return operand < sums ? 0 : operand >= i->operands - sums ? 3 : 1;
 }
 
+/* Numbers of some operands lie between bounds and are multiples. */
+static const struct {
+  const char *when;
+  uint32_t operand, least, most, multiple;
+} limits[] = {
+    {"bfe", 2, 0, 255, 1},
+    {"bfe", 3, 0, 255, 1},
+    {"bfi", 3, 0, 255, 1},
+    {"bfi", 4, 0, 255, 1},
+    {"bar|barrier !warp|red sync|arrive", 0, 0, 15, 1},
+    {"bar|barrier !warp|red sync", 1, 0, 1u << 30, 32},
+    {"bar|barrier arrive", 1, 32, 1u << 30, 32},
+    {"bar red", 1, 0, 15, 1},
+    {"bar red", 2, 0, 1u << 30, 32},
+    {"cp async", 2, 0, 0, 1}, /* what it copies */
+};
+
+static taper_status numbers_check(decoder *d, const token *t, const parts *p, const inst *i) {
+  uint64_t value = 0;
+  uint32_t ignored;
+  for (size_t k = 0; k < sizeof(limits) / sizeof(limits[0]); k++) {
+    const uint32_t operand = limits[k].operand;
+    if (operand >= i->operands || d->sources[operand].kind != TYPE_NUMBER || !rules_hold(limits[k].when, p, &ignored))
+      continue;
+    const token *at = d->sources[operand].at;
+    const uint32_t most = limits[k].most ? limits[k].most : i->vector;
+    if (!parse_number(at, &value, &ignored)) continue; /* WARP_SZ */
+    if (value < limits[k].least || value > most || value % limits[k].multiple)
+      return parse_fail(d, at, "%.*s in the instruction '%.*s' is not between %u and %u or no multiple of %u",
+                        (int)at->length, at->at, (int)t->length, t->at, limits[k].least, most, limits[k].multiple);
+  }
+  return TAPER_OK;
+}
+
 taper_status types_check(decoder *d, const token *t, const parts *p, const inst *i) {
   type_kind of[4] = {TYPE_NONE, TYPE_NONE, TYPE_NONE, TYPE_NONE};
   uint32_t count = 0, ignored;
@@ -71,5 +105,5 @@ taper_status types_check(decoder *d, const token *t, const parts *p, const inst 
                         from->at->at, (int)t->length, t->at);
     which += which[1] != 0;
   }
-  return TAPER_OK;
+  return numbers_check(d, t, p, i);
 }

@@ -211,8 +211,58 @@ static void operand_types(void **state) {
   }
 }
 
+static void numbers(void **state) {
+  (void)state;
+  static const struct {
+    const char *code, *message, *right;
+  } cases[] = {
+      {"bar.sync 16;", "16 in the instruction 'bar.sync' is not between 0 and 15", "bar.sync 15;"},
+      {"bar.sync -1;", "-1 in the instruction 'bar.sync' is not", "bar.sync 0;"},
+      {"barrier.sync 17;", "17 in", "barrier.sync 1;"},
+      {"bar.sync 0, 33;", "33 in the instruction 'bar.sync' is not between 0 and 1073741824 or no multiple of 32",
+       "bar.sync 0, 64;"},
+      {"bar.arrive 1, 0;", "0 in", "bar.arrive 1, 32;"},
+      {"bar.red.and.pred %p1, 16, %p2;", "16 in", "bar.red.and.pred %p1, 1, 64, %p2;"},
+      {"bar.red.popc.u32 %r1, 1, 48, %p2;", "48 in", "bar.red.popc.u32 %r1, 1, %p2;"},
+      {"bar.warp.sync %f1;", "'%f1' is", "bar.warp.sync 255;"},
+      {"bfe.u32 %r1, %r2, 300, 1;", "300 in", "bfe.u32 %r1, %r2, 255, 1;"},
+      {"bfi.b32 %r1, %r2, %r3, 1, 256;", "256 in", "bfi.b32 %r1, %r2, %r3, 1, 4;"},
+      {"cp.async.ca.shared.global [%r1], [%d1], 4, 8;",
+       "8 in the instruction 'cp.async.ca.shared.global' is not between",
+       "cp.async.ca.shared.global [%r1], [%d1], 4, 4;"},
+      {"ldmatrix.sync.aligned.m8n8.x1.shared.b16 %r1, [%r2];", "'{' expected",
+       "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r2];"},
+      {"ld.global.f32 _, [%d1];", "a load into nothing", "ld.global.v2.f32 {%f1, _}, [%d1];"},
+      {".reg .b32 %q;\n.reg .b32 %q;", "x.ptx:16: error: the name '%q' stands twice",
+       ".reg .b32 %q;\n{ .reg .b64 %q; }"},
+      {".reg .b32 %r3;", "the name '%r3' stands twice", "{ .reg .b32 %r3; }"},
+      {".reg .f32 %r<4>;", "the name '%r' stands twice", ".reg .f32 %r9;"},
+      {".shared .b8 big[49153];", "49153 bytes of static shared memory", ".shared .b8 big[49152];"},
+  };
+  for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+    refused("9.0", "sm_90", cases[k].code, cases[k].message);
+    accepted("9.0", "sm_90", cases[k].right);
+  }
+}
+
+static void directives(void **state) {
+  (void)state;
+  refused("9.0", "sm_33", "", "x.ptx:2: error: there is no target sm_33 in PTX 9.0");
+  refused("7.7", "sm_90", "", "there is no target sm_90 in PTX 7.7");
+  refused("8.5", "sm_100", "", "there is no target sm_100 in PTX 8.5");
+  refused("9.0", "sm_90\n.target sm_90", "", "x.ptx:3: error: a second .target");
+  refused("9.0\n.version 9.0", "sm_90", "", "x.ptx:2: error: a second .version");
+  refused("9.0", "sm_90", "ret;\n}\n.entry k() {", "a second kernel 'k'");
+  refused("9.0", "sm_90", "ret;\n}\n.entry j(.param .u32 a, .param .u32 a) {", "the name 'a' stands twice");
+  accepted("9.0", "sm_90", "ret;\n}\n.entry j(.param .u64 p) {");
+  accepted("7.8", "sm_90", "");
+  accepted("8.6", "sm_100", "");
+  accepted("8.8", "sm_121", "");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(since_targets), cmocka_unit_test(parts_together),
-                                     cmocka_unit_test(operand_types)};
+                                     cmocka_unit_test(operand_types), cmocka_unit_test(numbers),
+                                     cmocka_unit_test(directives)};
   return cmocka_run_group_tests(tests, ptx_setup, ptx_teardown);
 }
