@@ -228,7 +228,7 @@ void ir_print_type(text *out, ir_type t); /* "f32[B,T,64]" */
 
 /* ---- text: the interface (docs/ir.md) ---- */
 void ir_print(const ir_module *m, text *out);
-void ir_print_unplaced(const ir_module *m, text *out); /* without loc(...): the same wherever the model lies */
+void ir_print_unplaced(const ir_module *m, text *out);       /* without loc(...): the same wherever the model lies */
 void ir_print_op(const ir_module *m, ir_value v, text *out); /* one line, for messages */
 void ir_print_dot(const ir_module *m, text *out);
 /* NULL after an error, which is in the sink. `file` is the name in messages. Bounded by docs/limits.md. */
