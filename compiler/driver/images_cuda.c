@@ -3,6 +3,7 @@
 #include "compiler/driver/cache.h"
 #include "cuda/nvrtc.h"
 #include "runtime/base/file.h"
+#include "runtime/base/leftover.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -167,10 +168,10 @@ static taper_status save(const text *source, const build_options *o, const build
 
 /* Source of ours that does not compile is a defect; it is kept, so that it can be shown. */
 static taper_status keep_refused(const text *source, const build_options *o, arena *a, taper_error *error) {
-  const char *base = getenv("TMPDIR");
-  char *folder = arena_printf(a, "%s/taperc-XXXXXX", base && *base ? base : "/tmp");
-  const char *path = o->save_temps ? arena_printf(a, "%s/model.cu", o->save_temps) : "";
-  if (!o->save_temps && mkdtemp(folder)) {
+  const char *folder, *path = o->save_temps ? arena_printf(a, "%s/model.cu", o->save_temps) : "";
+  unsigned number;
+  if (!o->save_temps && leftover_folder(a, &folder, &number, NULL) == TAPER_OK) {
+    leftover_drop(&number); /* it is to stay */
     path = arena_printf(a, "%s/model.cu", folder);
     if (write_file(path, source->data, source->size, NULL) != TAPER_OK) path = "";
   }

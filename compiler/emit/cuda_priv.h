@@ -40,8 +40,7 @@ cuda_shape cuda_shape_of_root(const plan *p, const plan_segment *g, const plan_r
 uint32_t cuda_warps_of(const plan *p, const plan_stage *s);
 
 /* cuda_stage.c: emit_functions' stage. */
-bool cuda_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
-                const char **out_problem);
+bool cuda_stage(emit_filler *f);
 
 /* The kernel of a linear stage. */
 bool cuda_linear(emit_filler *f);
@@ -67,10 +66,8 @@ const cuda_product *cuda_product_of(const cuda_wide *w, const plan_root *r);
 /* Floats of a row of the arena, with the largest stage's operands and products. */
 uint64_t cuda_row_floats(const plan *p);
 /* emit_functions' stage: nothing is written where there is no such kernel. */
-bool cuda_before(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
-                 const char **out_problem);
-bool cuda_after(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
-                const char **out_problem);
+bool cuda_before(emit_filler *f);
+bool cuda_after(emit_filler *f);
 
 /* ---- cuda_attention.c ---- */
 bool cuda_attention(emit_filler *f);

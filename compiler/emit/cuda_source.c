@@ -44,9 +44,9 @@ static bool put_source(const plan *p, const cuda_functions *f, text *out, const 
 }
 
 bool emit_cuda(const plan *p, text *out, text *out_launch, diag_sink *sink) {
-  cuda_functions f = {.stages = {.p = p, .stage = cuda_stage},
-                      .before = {.p = p, .stage = cuda_before, .stem = "before"},
-                      .after = {.p = p, .stage = cuda_after, .stem = "after"}};
+  cuda_functions f = {.stages = {.p = p, .stage = cuda_stage, .dialect = &cuda_dialect},
+                      .before = {.p = p, .stage = cuda_before, .dialect = &cuda_dialect, .stem = "before"},
+                      .after = {.p = p, .stage = cuda_after, .dialect = &cuda_dialect, .stem = "after"}};
   const char *problem = "";
   bool ok = emit_functions_make(&f.stages, sink) && emit_functions_make(&f.before, sink) &&
             emit_functions_make(&f.after, sink);

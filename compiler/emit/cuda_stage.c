@@ -345,22 +345,10 @@ bool cuda_linear(emit_filler *f) {
   return fill_template(f, "templates/cuda/linear.cu");
 }
 
-bool cuda_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
-                const char **out_problem) {
-  arena mem = {0};
-  emit_filler f = {.p = p,
-                   .s = s,
-                   .name = name,
-                   .fields = fields,
-                   .mem = &mem,
-                   .out = out,
-                   .problem = out_problem,
-                   .dialect = &cuda_dialect};
-  bool ok = s->kind == PLAN_ROWS     ? fill_rows(&f, "templates/cuda/rows.cu")
-            : s->kind == PLAN_LINEAR ? cuda_linear(&f)
-                                     : cuda_attention(&f);
-  arena_free(&mem);
-  return ok;
+bool cuda_stage(emit_filler *f) {
+  return f->s->kind == PLAN_ROWS     ? fill_rows(f, "templates/cuda/rows.cu")
+         : f->s->kind == PLAN_LINEAR ? cuda_linear(f)
+                                     : cuda_attention(f);
 }
 
 static cuda_launch launch_blocks(const plan *p, const plan_stage *s, bool wide, arena *mem) {

@@ -118,53 +118,28 @@ static bool is_read(const cuda_wide *w) {
   return false;
 }
 
-bool cuda_before(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
-                 const char **out_problem) {
-  arena mem = {0};
-  emit_filler f = {.p = p,
-                   .s = s,
-                   .name = name,
-                   .fields = fields,
-                   .mem = &mem,
-                   .out = out,
-                   .problem = out_problem,
-                   .dialect = &cuda_dialect};
-  cuda_wide w = cuda_wide_of(p, s, &mem);
-  bool ok = true;
-  if (w.has_before) {
-    text body = {0};
-    fill_begin(&f, name);
-    if (is_read(&w)) {
-      cuda_set_prologue(&f);
-    } else {
-      fill_set(&f, "P_PROLOGUE", "");
-      fill_set(&f, "P_KEPT", "0");
-    }
-    for (size_t i = 0; i < w.count; i++)
-      if (w.products[i].made) put_operand(&f, &w.products[i], &body);
-    fill_lines(&f, "P_BODY", &body);
-    fill_set(&f, "P_COMMENT", "@COMMENT@");
-    ok = fill_template(&f, "templates/cuda/before.cu");
+bool cuda_before(emit_filler *f) {
+  cuda_wide w = cuda_wide_of(f->p, f->s, f->mem);
+  text body = {0};
+  if (!w.has_before) return true;
+  fill_begin(f, f->name);
+  if (is_read(&w)) {
+    cuda_set_prologue(f);
+  } else {
+    fill_set(f, "P_PROLOGUE", "");
+    fill_set(f, "P_KEPT", "0");
   }
-  arena_free(&mem);
-  return ok;
+  for (size_t i = 0; i < w.count; i++)
+    if (w.products[i].made) put_operand(f, &w.products[i], &body);
+  fill_lines(f, "P_BODY", &body);
+  fill_set(f, "P_COMMENT", "@COMMENT@");
+  return fill_template(f, "templates/cuda/before.cu");
 }
 
 /* ---- the kernel behind: the epilogue ---- */
-bool cuda_after(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
-                const char **out_problem) {
-  arena mem = {0};
-  cuda_wide w = cuda_wide_of(p, s, &mem);
-  emit_filler f = {.p = p,
-                   .s = s,
-                   .name = name,
-                   .fields = fields,
-                   .mem = &mem,
-                   .out = out,
-                   .problem = out_problem,
-                   .dialect = &cuda_dialect,
-                   .wide = &w};
-  bool ok = !w.has_after || cuda_linear(&f);
-  arena_free(&mem);
-  return ok;
+bool cuda_after(emit_filler *f) {
+  cuda_wide *w = ARENA_NEW(f->mem, cuda_wide);
+  *w = cuda_wide_of(f->p, f->s, f->mem);
+  f->wide = w;
+  return !w->has_after || cuda_linear(f);
 }

@@ -54,9 +54,9 @@ struct emit_dialect;
 void emit_fields_struct(const emit_fields *f, const struct emit_dialect *d, const char *tag, text *out);
 void emit_fields_values(const plan *p, const emit_fields *f, text *out);
 
-/* The source of stage s as functions called `name` and `name`_0, ...; fields are collected. */
-bool emit_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
-                const char **out_problem);
+/* emit_functions' stage of target cpu: functions called f->name and f->name_0, ... */
+typedef struct emit_filler emit_filler;
+bool emit_stage(emit_filler *f);
 
 /* ---- functions.c: stages that differ by what stands in their argument structs only share a function ---- */
 typedef struct emit_function {
@@ -67,9 +67,9 @@ typedef struct emit_function {
 } emit_function;
 
 typedef struct emit_functions {
-  const plan *p; /* p, stage and note are set by the caller, the rest zeroed */
-  bool (*stage)(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
-                const char **out_problem);
+  const plan *p;                 /* p, stage, dialect, stem and note are set by the caller, the rest zeroed */
+  bool (*stage)(emit_filler *f); /* writes the source of f->s, and collects f->fields; false: *f->problem says why */
+  const struct emit_dialect *dialect;
   const char *stem;    /* of the functions' names; NULL: by the kind of stage */
   const char *note[2]; /* around the function's name in the comment in front of it; NULL: no note */
   arena mem;           /* the caller frees it, after a failure too */
@@ -135,7 +135,7 @@ void emit_steps(const emit_list *l, text *out);
 bool emit_fill(const char *template, const emit_value *values, size_t n, text *out, const char **out_problem);
 
 #define EMIT_MAX_VALUES 32
-typedef struct emit_filler {
+struct emit_filler {
   const plan *p;
   const plan_stage *s;
   const char *name;
@@ -147,7 +147,7 @@ typedef struct emit_filler {
   const struct cuda_wide *wide; /* CUDA: the products are made elsewhere, the epilogue is left; else NULL */
   emit_value values[EMIT_MAX_VALUES];
   size_t count;
-} emit_filler;
+};
 /* Forgets the parameters of the last template and sets those that every template has. */
 void fill_begin(emit_filler *f, const char *function);
 /* The same, and those that every attention has. */

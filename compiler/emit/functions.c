@@ -22,7 +22,17 @@ static bool add_stage(emit_functions *s, size_t i, diag_sink *sink) {
   text body = {0};
   const char *problem = "";
   emit_fields *fields = ARENA_NEW(&s->mem, emit_fields);
-  bool ok = s->stage(s->p, &s->p->stages[i], "@NAME@", fields, &body, &problem);
+  arena mem = {0};
+  emit_filler filler = {.p = s->p,
+                        .s = &s->p->stages[i],
+                        .name = "@NAME@",
+                        .fields = fields,
+                        .mem = &mem,
+                        .out = &body,
+                        .problem = &problem,
+                        .dialect = s->dialect};
+  bool ok = s->stage(&filler);
+  arena_free(&mem);
   if (!ok || fields->full || body.failed) {
     diag_report(sink, DC_EMIT_TEMPLATE, (diag_loc){0}, "stage '%s' cannot be written: %s%.60s", s->p->stages[i].name,
                 fields->full  ? "too many values for one function; use -O1"

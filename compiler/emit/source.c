@@ -117,7 +117,9 @@ static bool put_preludes(text *out) {
 }
 
 bool emit_source(const plan *p, const char *model_hash, text *out, diag_sink *sink) {
-  sourcer s = {.p = p, .out = out, .f = {.p = p, .stage = emit_stage, .note = {", row by row of ", "_table"}}};
+  sourcer s = {.p = p,
+               .out = out,
+               .f = {.p = p, .stage = emit_stage, .dialect = &emit_cpu, .note = {", row by row of ", "_table"}}};
   bool ok = emit_functions_make(&s.f, sink);
   if (ok) {
     text_puts(out, "/* Kernels of model '");

@@ -142,20 +142,8 @@ static bool fill_attention(emit_filler *f) {
   return fill_template(f, "templates/cpu/attention.c");
 }
 
-bool emit_stage(const plan *p, const plan_stage *s, const char *name, emit_fields *fields, text *out,
-                const char **out_problem) {
-  arena mem = {0};
-  emit_filler f = {.p = p,
-                   .s = s,
-                   .name = name,
-                   .fields = fields,
-                   .mem = &mem,
-                   .out = out,
-                   .problem = out_problem,
-                   .dialect = &emit_cpu};
-  bool ok = s->kind == PLAN_ROWS     ? fill_rows(&f, "templates/cpu/rows.c")
-            : s->kind == PLAN_LINEAR ? fill_linear(&f)
-                                     : fill_attention(&f);
-  arena_free(&mem);
-  return ok;
+bool emit_stage(emit_filler *f) {
+  return f->s->kind == PLAN_ROWS     ? fill_rows(f, "templates/cpu/rows.c")
+         : f->s->kind == PLAN_LINEAR ? fill_linear(f)
+                                     : fill_attention(f);
 }

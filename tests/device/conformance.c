@@ -9,6 +9,8 @@
 #include <string.h>
 // cmocka needs the headers above first
 #include <cmocka.h>
+// and this one cmocka
+#include "tests/device/new_session.h"
 
 enum { LONGEST = 70, SHORT = 19, BATCH = 8 }; /* LONGEST: five tiles of positions, the last one torn */
 
@@ -27,16 +29,6 @@ static taper_model *open_model(uint32_t threads, uint32_t chunk_rows) {
   o.threads = threads, o.chunk_rows = chunk_rows, o.device = device_name;
   if (taper_model_open(package_path, &o, &m, &error) != TAPER_OK) fail_msg("%s", error.message);
   return m;
-}
-
-static taper_session *new_session(taper_model *m, uint32_t batch, uint32_t context) {
-  taper_session_options o;
-  taper_session *s;
-  taper_error error;
-  taper_session_options_init(&o);
-  o.max_batch = batch, o.context = context;
-  if (taper_session_new(m, &o, &s, &error) != TAPER_OK) fail_msg("%s", error.message);
-  return s;
 }
 
 #define OK(call)                                                                                                       \
